@@ -1,0 +1,40 @@
+"""Settings of every test: no network, one thread a process, and nothing skipped silently where it must run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Before anything imports torch or a hub client: the first import decides.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+for name in ("LMK_ROOT", "LMK_STORE", "MLFLOW_TRACKING_URI"):
+    os.environ.pop(name, None)  # a developer's own settings must not leak into the tests
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference data beside the checkout (or in ``LMK_SHARED``); without it the test is skipped."""
+    found = Path(os.environ.get("LMK_SHARED", Path(__file__).parent.parent / "shared"))
+    if not (found / "data").is_dir():
+        pytest.skip("the reference data is not here: it is looked for in ../shared, or in LMK_SHARED")
+    return found
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what CI skipped; ``pytest_sessionfinish`` makes it a failure."""
+    if os.environ.get("CI") and terminalreporter.stats.get("skipped"):
+        terminalreporter.write_line("tests were skipped, which CI does not allow", red=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI a skipped test is a failed run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and exitstatus == 0 and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

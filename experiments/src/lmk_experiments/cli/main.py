@@ -1,0 +1,69 @@
+"""The ``lmk`` command: its verbs, and how errors reach a person."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+import typer
+
+from lmk_experiments.cli import grids, steps, tracking
+
+DEBUG_FLAG = "--debug"
+
+app = typer.Typer(
+    name="lmk",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Ablation grids over pooling strategies: from one YAML file to the table in the paper.",
+    epilog=(
+        "A first grid, on any laptop:  lmk run quickstart  |  what it would do:  lmk plan quickstart  |  "
+        "the finished table:  lmk table quickstart.   Every verb takes --debug: a traceback with an error."
+    ),
+)
+grids.register(app)
+tracking.register(app)
+steps.register(app)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 done, 1 work failed, 2 bad input, 130 interrupted."""
+    arguments = [argument for argument in sys.argv[1:] if argument != DEBUG_FLAG]
+    debug = DEBUG_FLAG in sys.argv[1:]
+    try:
+        code = app(arguments, standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except BrokenPipeError:
+        code = 0
+        sys.stderr.close()
+    except (ValueError, OSError) as error:
+        # Everything a user can mend is a ValueError with a place in it, or the file system's own word.
+        if debug:
+            traceback.print_exc()
+        else:
+            print(f"error: {error}", file=sys.stderr)
+        code = 2
+    except Exception as error:  # noqa: BLE001 - the last line of defence: one line instead of a traceback
+        if debug:
+            traceback.print_exc()
+        else:
+            print(
+                f"internal error: {type(error).__name__}: {error}\nrun again with --debug to see where", file=sys.stderr
+            )
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

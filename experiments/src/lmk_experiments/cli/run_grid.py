@@ -1,0 +1,80 @@
+"""``lmk run``: build, plan, run one cell after another, mirror, tabulate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from lmk_experiments.cli.progress import Display
+from lmk_experiments.records import GridRecord
+
+
+def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) -> int:
+    """Run a grid to its table. Returns the exit code: 0 when every cell is done, 1 otherwise."""
+    from lmk_experiments.jobs.fan import make_jobs
+    from lmk_slurm import run_jobs
+
+    plan, record = _prepare(grid, root, assignments)
+    jobs = make_jobs(record, root, plan)
+    waiting = [job for job in jobs if job.missing()]
+    if not waiting:
+        typer.echo(f"{record.name}: everything is done already, under {root}")
+    else:
+        typer.echo(f"{record.name}: {len(jobs) - len(waiting)} of {len(jobs)} jobs are done already, under {root}")
+        _sync(root, record)
+        with Display(jobs, after=lambda: _sync(root, record)) as display:
+            results = run_jobs(jobs, at_once=at_once, on_change=display.change, tick=display.tick)
+        failed = [name for name, result in results.items() if result.state != "done"]
+        for name in failed:
+            typer.echo(f"{name}: {results[name].state}: {results[name].reason}", err=True)
+            if results[name].log:
+                typer.echo(f"  log: {results[name].log}", err=True)
+        if failed:
+            typer.echo(
+                f"{len(failed)} of {len(jobs)} jobs did not finish; run the same command to try them again", err=True
+            )
+    _finish(root, record)
+    return int(any(job.missing() for job in jobs))
+
+
+def _prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[object, GridRecord]:
+    from lmk_experiments.builders import build
+    from lmk_experiments.grids import load_grid_file, make_plan
+    from lmk_experiments.jobs.fan import write_cells
+    from lmk_experiments.tables.load import load_table
+
+    loaded = load_grid_file(grid, assignments)
+    table = load_table(loaded)
+    plan = make_plan(loaded, root)
+    for name in sorted(plan.not_built):
+        build(name, root, report=typer.echo)
+    if plan.not_built:
+        plan = make_plan(loaded, root)
+    return plan, write_cells(plan, root, table)
+
+
+def _sync(root: Path, record: GridRecord) -> None:
+    from lmk_experiments.cli.tracking import sync_quietly
+
+    sync_quietly(root, [record.name])
+
+
+def _finish(root: Path, record: GridRecord) -> None:
+    from lmk_experiments.cli.tracking import table_text
+
+    typer.echo("")
+    typer.echo(table_text(record.name, root))
+    here = "" if root == Path("runs").resolve() else f" --root {root}"
+    typer.echo(
+        "\n".join(
+            [
+                "",
+                "Where to look next:",
+                f"  lmk status {record.name}{here}   every cell: state, attempts, folder",
+                f"  lmk table {record.name}{here}    this table again, from MLflow",
+                f"  lmk ui{here}                  the runs, their curves and the table in the MLflow UI",
+                f"  {root}/trainings/<id>/model   a trained model: lmk_core.Embedder.from_pretrained opens it",
+            ]
+        )
+    )

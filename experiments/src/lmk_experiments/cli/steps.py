@@ -1,0 +1,106 @@
+"""The verbs of one step alone: train, evaluate, data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lmk_experiments.cli.options import DEFAULT_ROOT, RootOption, SetOption, real_root
+
+data_app = typer.Typer(no_args_is_help=True, help="Build the data that grids name as built:NAME.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs of this module to ``app``."""
+    app.command()(train)
+    app.command()(evaluate)
+    app.add_typer(data_app, name="data")
+
+
+@data_app.command("build")
+def build_data(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to build, for example quickstart.")],
+    root: RootOption = DEFAULT_ROOT,
+) -> None:
+    """Build data and models under the root, once; a second call finds them there."""
+    from lmk_experiments.builders import build
+
+    typer.echo(build(name, real_root(root), report=typer.echo))
+
+
+def train(
+    config: Annotated[
+        str,
+        typer.Argument(metavar="CONFIG", help="A shipped preset's name, or a YAML file with one complete training."),
+    ],
+    root: RootOption = DEFAULT_ROOT,
+    assignments: SetOption = [],  # noqa: B006 - typer copies it
+) -> None:
+    """Train one model, here and now. It is a cell like a grid's: stopped, it goes on; done, it is not done again."""
+    from lmk_experiments.builders import build, fingerprint, is_builtin_reference
+    from lmk_experiments.grids import identity, load_training_file
+    from lmk_experiments.jobs.train import run_training
+    from lmk_experiments.records import training_cell
+
+    where = real_root(root)
+    loaded = load_training_file(config, tuple(assignments))
+    for reference in (loaded.model.path, *loaded.data.train, loaded.data.validation or ""):
+        if is_builtin_reference(reference):
+            build(reference.removeprefix("built:").split("/")[0], where, report=typer.echo)
+    cell = training_cell(where, identity(loaded, lambda reference: fingerprint(reference, where)))
+    cell.create("training", loaded.model_dump(mode="json"))
+    typer.echo(f"training {cell.id} in {cell.folder}")
+    run_training(str(cell.folder))
+    done = cell.done() or {}
+    typer.echo(json.dumps(done.get("metrics", {}), indent=2))
+    typer.echo(f"model: {cell.folder / done['model']}")
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's folder, or its name on the hub.")],
+    suite: Annotated[
+        Path, typer.Option("--suite", help="A folder in BEIR layout: corpus.jsonl, queries.jsonl, qrels/test.tsv.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where results go; default: results/ beside the suite.")
+    ] = None,
+    max_length: Annotated[int, typer.Option(min=2, help="Tokens a text, special tokens included.")] = 512,
+    pooling: Annotated[
+        str | None, typer.Option(help="Another way to read the model, as YAML: '{kind: landmark, granularity: 32}'.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Which qrels/SPLIT.tsv to score.")] = "test",
+    group_by: Annotated[str | None, typer.Option(help="Also score by this key of the queries' metadata.")] = None,
+) -> None:
+    """Evaluate one model on one local retrieval set, and print its scores as JSON."""
+    import hashlib
+
+    import yaml
+
+    from lmk_core.pooling import PoolingConfig
+    from lmk_eval import evaluate as run_evaluation
+    from lmk_eval.suites import Suite
+    from lmk_experiments.builders import fingerprint
+
+    reading = None if pooling is None else PoolingConfig.from_dict(yaml.safe_load(pooling))
+    folder = suite.expanduser().resolve()
+    if not folder.is_dir():
+        raise ValueError(f"--suite {suite}: no such folder")
+    results = out or Path("results") / folder.name
+    chosen = Suite.from_folder(folder.name, folder, split=split, group_by=group_by)
+    local = Path(model).expanduser()
+    weights = fingerprint(str(local.resolve()), results.resolve()) if local.is_dir() else model
+    read_as = {"pooling": reading and reading.to_dict(), "max_length": max_length}
+    revision = hashlib.sha256(json.dumps([weights, read_as], sort_keys=True).encode()).hexdigest()[:12]
+    scores = run_evaluation(
+        local if local.is_dir() else model,
+        chosen,
+        folder=results,
+        name="lmk/model",
+        revision=revision,
+        max_length=max_length,
+        pooling=reading,
+    )
+    typer.echo(json.dumps(scores, indent=2))

@@ -1,0 +1,167 @@
+"""A YAML file as plain values that remember their lines, and the merging of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lmk_experiments.configs.errors import ConfigError, Problem, dotted
+from lmk_experiments.configs.errors import Path as KeyPath
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value was written."""
+
+    file: str
+    line: int | None
+    folder: Path
+    """Relative paths in the file count from here."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML file: plain values, and the line of every key and list item."""
+
+    file: str
+    folder: Path
+    value: dict[str, Any]
+    lines: dict[KeyPath, int]
+
+    def origin(self, path: KeyPath) -> Origin:
+        """Where ``path`` was written; of a key that is missing, where its nearest parent was."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return Origin(self.file, self.lines.get(path), self.folder)
+
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        """A problem at ``path``."""
+        return Problem(self.file, self.origin(path).line, dotted(path), message)
+
+
+def load_document(path: Path, shown: str | None = None) -> Document:
+    """Read a YAML file (safe tags only).
+
+    Args:
+        path: the file.
+        shown: how errors name it; default: ``path``.
+
+    Raises:
+        ConfigError: no such file, not YAML, not a mapping, or a key that stands there twice.
+    """
+    name = shown or str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError([Problem(name, None, "", "no such file")]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([Problem(name, None, "", f"cannot be read: {error}")]) from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else None
+        what = getattr(error, "problem", None) or str(error)
+        raise ConfigError([Problem(name, line, "", f"not valid YAML: {what}")]) from None
+    if not isinstance(value, dict) or node is None:
+        raise ConfigError([Problem(name, 1, "", "a mapping of keys to values is expected at the top")])
+    lines: dict[KeyPath, int] = {}
+    problems: list[Problem] = []
+    _collect(node, (), lines, problems, name)
+    if problems:
+        raise ConfigError(problems)
+    return Document(name, path.resolve().parent, value, lines)
+
+
+def _collect(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], problems: list[Problem], file: str) -> None:
+    """Note the line of every key below ``node``; YAML's own loader would let a repeated key overwrite the first."""
+    if isinstance(node, yaml.MappingNode):
+        for key, child in node.value:
+            here = (*path, key.value)
+            line = key.start_mark.line + 1
+            if here in lines:
+                problems.append(Problem(file, line, dotted(here), f"stands here twice (first in line {lines[here]})"))
+            lines[here] = line
+            _collect(child, here, lines, problems, file)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, child in enumerate(node.value):
+            lines[(*path, index)] = child.start_mark.line + 1
+            _collect(child, (*path, index), lines, problems, file)
+
+
+def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
+    """``a.b=c`` as its path and its value, read as YAML.
+
+    >>> parse_assignment("optim.steps=50")
+    (('optim', 'steps'), 50)
+    """
+    key, equals, value = text.partition("=")
+    parts = tuple(key.strip().split("."))
+    if not equals or not all(parts):
+        raise ConfigError([Problem(f"--set {text}", None, "", "expected KEY=VALUE, for example optim.steps=50")])
+    try:
+        return parts, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError([Problem(f"--set {text}", None, key, f"the value is not valid YAML: {error}")]) from None
+
+
+ATOMIC_KEYS = frozenset({"pooling"})
+"""Keys whose mapping a later layer replaces whole: half of one pooling and half of another is neither."""
+
+
+@dataclass
+class Layers:
+    """Several mappings merged into one, later ones winning, each value remembering where it was written."""
+
+    value: dict[str, Any] = field(default_factory=dict)
+    origins: dict[KeyPath, Origin] = field(default_factory=dict)
+
+    def add(self, layer: dict[str, Any], document: Document, at: KeyPath = ()) -> None:
+        """Merge ``layer``, which stands at ``at`` of ``document``, over what is there."""
+        self._merge(self.value, layer, (), document, at)
+
+    def add_assignment(self, text: str) -> None:
+        """Merge one ``--set`` over what is there."""
+        path, value = parse_assignment(text)
+        nested: Any = value
+        for part in reversed(path):
+            nested = {part: nested}
+        document = Document(f"--set {text}", Path.cwd(), nested, {})
+        self.add(nested, document)
+
+    def origin(self, path: KeyPath) -> Origin:
+        """Where ``path`` was written; of a key that is missing, where its nearest parent was."""
+        while path and path not in self.origins:
+            path = path[:-1]
+        return self.origins.get(path, Origin("the configuration", None, Path.cwd()))
+
+    def problem(self, path: KeyPath, message: str) -> Problem:
+        """A problem at ``path``, with the file and line that said it."""
+        origin = self.origin(path)
+        return Problem(origin.file, origin.line, dotted(path), message)
+
+    def _merge(
+        self, into: dict[str, Any], layer: dict[str, Any], path: KeyPath, document: Document, at: KeyPath
+    ) -> None:
+        for key, value in layer.items():
+            here = (*path, key)
+            self.origins[here] = document.origin((*at, *here))
+            if isinstance(value, dict) and key not in ATOMIC_KEYS:
+                target = into.setdefault(key, {})
+                if not isinstance(target, dict):
+                    target = into[key] = {}
+                self._merge(target, value, here, document, at)
+            else:
+                into[key] = value
+                self._mark(value, here, document, at)
+
+    def _mark(self, value: Any, path: KeyPath, document: Document, at: KeyPath) -> None:
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, child in items:
+            here = (*path, key)
+            self.origins[here] = document.origin((*at, *here))
+            self._mark(child, here, document, at)

@@ -1,0 +1,24 @@
+"""A grid file, what it expands to, and the identity of each cell.
+
+Importing this package imports neither torch, lightning nor mlflow.
+"""
+
+from lmk_experiments.grids.identity import NotBuilt, canonical, identity
+from lmk_experiments.grids.load import Grid, load_grid_file, load_training_file
+from lmk_experiments.grids.plan import Plan, PlannedEvaluation, PlannedRow, PlannedTraining, make_plan
+from lmk_experiments.grids.schema import GridFile
+
+__all__ = [
+    "Grid",
+    "GridFile",
+    "NotBuilt",
+    "Plan",
+    "PlannedEvaluation",
+    "PlannedRow",
+    "PlannedTraining",
+    "canonical",
+    "identity",
+    "load_grid_file",
+    "load_training_file",
+    "make_plan",
+]

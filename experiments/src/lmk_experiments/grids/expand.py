@@ -1,0 +1,59 @@
+"""``for`` and ``when``: the only expander a grid file has."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_VARIABLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def combinations(variables: Mapping[str, list[Any]], when: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of the variables' values that ``when`` lets through, the last variable running fastest.
+
+    >>> list(combinations({"g": [32, 64]}, {}))
+    [{'g': 32}, {'g': 64}]
+
+    Raises:
+        ValueError: a variable without values, or ``when`` naming a variable that is not there.
+    """
+    for name, values in variables.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"'for' needs a list of values for {name!r}, found {values!r}")
+    if unknown := set(when) - set(variables):
+        listed = ", ".join(variables) or "(none)"
+        raise ValueError(f"'when' names {sorted(unknown)[0]!r}, which 'for' does not; valid: {listed}")
+    for values in itertools.product(*variables.values()):
+        chosen = dict(zip(variables, values, strict=True))
+        if all(chosen[name] in (wanted if isinstance(wanted, list) else [wanted]) for name, wanted in when.items()):
+            yield chosen
+
+
+def substitute(value: Any, variables: Mapping[str, Any]) -> Any:
+    """``value`` with ``"{name}"`` filled in, at any depth.
+
+    A string that is exactly ``"{name}"`` becomes the variable's value with its own type; inside a longer string it
+    becomes text.
+
+    >>> substitute({"row": "lmk-{g}", "granularity": "{g}"}, {"g": 32})
+    {'row': 'lmk-32', 'granularity': 32}
+
+    Raises:
+        ValueError: a name that no variable has.
+    """
+    if isinstance(value, dict):
+        return {key: substitute(child, variables) for key, child in value.items()}
+    if isinstance(value, list):
+        return [substitute(child, variables) for child in value]
+    if not isinstance(value, str):
+        return value
+    for name in _VARIABLE.findall(value):
+        if name not in variables:
+            listed = ", ".join(variables) or "(none: there is no 'for')"
+            raise ValueError(f"{value!r} uses {{{name}}}, which 'for' does not define; valid: {listed}")
+    whole = _VARIABLE.fullmatch(value)
+    if whole:
+        return variables[whole.group(1)]
+    return _VARIABLE.sub(lambda match: str(variables[match.group(1)]), value)

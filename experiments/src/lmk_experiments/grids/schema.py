@@ -1,0 +1,118 @@
+"""The shape of a grid file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from lmk_eval.suites import Suite
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")
+
+
+def checked_name(name: str) -> str:
+    """``name`` if it can be a folder's name on every file system; else ``ValueError``."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} cannot be a name: 1 to 80 letters, digits and . _ @ + -, the first a letter or digit, are valid"
+        )
+    return name
+
+
+Name = Annotated[str, AfterValidator(checked_name)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
+
+
+class View(_Section):
+    """How trained rows are read. A view trains nothing."""
+
+    of: str | tuple[str, ...]
+    """The training row to read, a pattern (``"*"``, ``"lmk-*"``), or a list of both."""
+    except_: tuple[str, ...] = Field(default=(), alias="except")
+    """Training rows that ``of`` matches and that are not read here."""
+    row: str | None = None
+    """The name of the table's row; default: the training row's own."""
+    pooling: dict[str, Any] | None = None
+    """Another way to read: with ``kind``, a whole pooling; without, keys that replace the training's."""
+    baseline: bool = False
+    """Whether the other rows' differences are taken from this row."""
+    for_: dict[str, list[Any]] = Field(default_factory=dict, alias="for")
+    """Values to write in place of ``"{name}"``: one view for each combination."""
+    when: dict[str, Any] = Field(default_factory=dict)
+    """Keep only combinations where these variables have these values (one or a list)."""
+
+
+def _suite_form(value: Any) -> str:
+    return "name" if isinstance(value, str) else "suite"
+
+
+SuiteField = Annotated[
+    Annotated[str, Tag("name")] | Annotated[Suite, Tag("suite")],
+    Discriminator(_suite_form),
+]
+"""A suite: its name, or the whole of it written out."""
+
+
+class EvaluateSection(_Section):
+    """What the trained models are tested on, and how they are read."""
+
+    suites: tuple[SuiteField, ...] = Field(min_length=1)
+    """Names of suites, or suites written out."""
+    max_length: int | dict[str, int]
+    """Tokens a text, special tokens included; one number, or one a suite with ``default``."""
+    views: tuple[View, ...] = (View(of="*"),)
+    """The rows of the table."""
+
+
+class Need(_Section):
+    """What one job asks of the machine."""
+
+    nodes: int = Field(default=1, ge=1)
+    """Machines."""
+    gpus: int = Field(default=0, ge=0)
+    """GPUs a node."""
+    cpus: int = Field(default=1, ge=1)
+    """Processor cores a task."""
+    memory_gb: int | None = Field(default=None, ge=1)
+    """Memory a node, in GB."""
+    hours: float = Field(default=1.0, gt=0)
+    """Longest run time, in hours."""
+
+
+class ResourcesSection(_Section):
+    """What trainings and evaluations ask of the machine; never part of an identity."""
+
+    train: Need = Need()
+    """One training."""
+    evaluate: Need = Need()
+    """One evaluation job."""
+
+
+class GridFile(_Section):
+    """One grid: which trainings, read in which ways, on which suites."""
+
+    grid: Name
+    """The grid's name: what `lmk status NAME` and its folder are called."""
+    title: str = ""
+    """The table's caption."""
+    base: tuple[str, ...] = ()
+    """Presets and model files under every row, later ones winning."""
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    """Every row is trained once for each seed."""
+    train: tuple[dict[str, Any], ...] = Field(min_length=1)
+    """The trainings; see ``ROW_KEYS`` for what a row may hold beside the keys of a training."""
+    evaluate: EvaluateSection
+    """The suites and the views."""
+    resources: ResourcesSection = ResourcesSection()
+    """What jobs ask of the machine."""
+    table: str | None = None
+    """The table's layout, for example ``tables/quickstart``."""
+
+
+ROW_KEYS = ("row", "baseline", "base", "for", "when")
+"""Keys of a training row that are not keys of a training."""

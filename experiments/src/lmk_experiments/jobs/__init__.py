@@ -1,0 +1,1 @@
+"""What runs a cell: one importable function and one string."""

@@ -1,0 +1,47 @@
+"""The job of evaluation cells: several readings of one checkpoint in one process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from lmk_experiments.jobs.references import real_suite
+from lmk_experiments.jobs.work import work_on
+from lmk_experiments.records import Cell, CellError, CellRecorder, training_cell
+
+
+def run_evaluations(folders: str) -> None:
+    """Evaluate the cells in ``folders`` unless they are done: the function of an evaluation job.
+
+    Args:
+        folders: cell folders joined by ``os.pathsep``, as in ``PATH``.
+    """
+    for folder in folders.split(os.pathsep):
+        _run_evaluation(Cell(Path(folder)))
+
+
+def _run_evaluation(cell: Cell) -> None:
+    def work(recorder: CellRecorder) -> dict[str, Any]:
+        from lmk_core.pooling import PoolingConfig
+        from lmk_eval import evaluate
+        from lmk_eval.suites import Suite
+
+        config = cell.config
+        training = training_cell(cell.root, config["training"])
+        done = training.done()
+        if done is None:
+            raise CellError(f"{training.folder} is not done, so there is nothing to evaluate yet")
+        scores = evaluate(
+            training.folder / done["model"],
+            Suite.model_validate(real_suite(config["suite"], cell.root)),
+            folder=cell.folder,
+            name=f"lmk/{training.id}",
+            revision=cell.id,
+            max_length=config["max_length"],
+            pooling=PoolingConfig.from_dict(config["pooling"]),
+            recorder=recorder,
+        )
+        return {"scores": scores}
+
+    work_on(cell, work)

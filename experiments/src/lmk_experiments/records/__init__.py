@@ -1,0 +1,30 @@
+"""What a cell leaves on disk. ``DONE.json`` is the truth; everything else is a hint or a mirror.
+
+Importing this package imports neither torch, lightning nor mlflow.
+"""
+
+from lmk_experiments.records.atomic import read_json, write_json
+from lmk_experiments.records.cell import Cell, CellError, evaluation_cell, training_cell
+from lmk_experiments.records.claim import Claim, ClaimedElsewhere
+from lmk_experiments.records.grid import GridRecord, RowRecord, TrainingRecord, list_grids, load_grid
+from lmk_experiments.records.recorder import CellRecorder
+from lmk_experiments.records.state import State, StateName
+
+__all__ = [
+    "Cell",
+    "CellError",
+    "CellRecorder",
+    "Claim",
+    "ClaimedElsewhere",
+    "GridRecord",
+    "RowRecord",
+    "State",
+    "StateName",
+    "TrainingRecord",
+    "evaluation_cell",
+    "list_grids",
+    "load_grid",
+    "read_json",
+    "training_cell",
+    "write_json",
+]

@@ -1,0 +1,85 @@
+"""Files that are either whole or absent, whatever kills the writer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` through a temporary file in the same folder and one rename.
+
+    The data is flushed to disk before the rename, so a lost node leaves the old file or the new one, never half of one.
+    A full disk raises ``OSError`` and leaves the old file as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, atomically. NaN and infinities are refused (``ValueError``)."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any | None:
+    """The JSON in ``path``, or ``None`` where there is no such file.
+
+    Raises:
+        ValueError: the file is there but holds no JSON; the message names it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+
+
+def append_line(path: Path, value: Any) -> None:
+    """Append ``value`` as one line of JSON with one write call.
+
+    A line that a killed writer left unfinished is closed first, so that it can spoil itself only.
+    """
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+    with path.open("ab+") as stream:
+        if stream.seek(0, os.SEEK_END) > 0:
+            stream.seek(-1, os.SEEK_END)
+            if stream.read(1) != b"\n":
+                line = "\n" + line
+        stream.write(line.encode())
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a JSONL file; a line that a kill cut short is left out."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    values = []
+    for line in raw.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            values.append(json.loads(line))
+    return [value for value in values if isinstance(value, dict)]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,193 @@
+"""What a cell leaves on disk: whole files, honest states, one writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lmk_experiments.records import (
+    Cell,
+    CellError,
+    CellRecorder,
+    ClaimedElsewhere,
+    GridRecord,
+    RowRecord,
+    TrainingRecord,
+    evaluation_cell,
+    load_grid,
+    read_json,
+    training_cell,
+    write_json,
+)
+from lmk_experiments.records.atomic import append_line, read_lines
+from lmk_experiments.records.claim import STALE_SECONDS, claimed
+
+ID = "0123456789ab"
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Cell:
+    return training_cell(tmp_path, ID).create("training", {"seed": 0})
+
+
+def test_a_refused_value_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError, match="nan"):
+        write_json(path, {"a": float("nan")})
+    assert read_json(path) == {"a": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys, pathlib, signal\n"
+        "from lmk_experiments.records import write_json\n"
+        "path = pathlib.Path(sys.argv[1])\nwrite_json(path, {'a': 1})\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
+        "try:\n    write_json(path, {'a': 'x' * 10_000})\n"
+        "except OSError:\n    print('refused')\n"
+    )
+    path = tmp_path / "a.json"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "refused"
+    assert read_json(path) == {"a": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_damaged_record_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{\n"a": }\n')
+    with pytest.raises(ValueError, match=r"a\.json:2: not valid JSON"):
+        read_json(tmp_path / "a.json")
+
+
+def test_a_line_cut_short_spoils_itself_only(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    append_line(path, {"step": 1})
+    with path.open("a") as stream:
+        stream.write('{"step": 2, "val')
+    append_line(path, {"step": 3})
+    assert [line["step"] for line in read_lines(path)] == [1, 3]
+
+
+def test_the_states_of_a_cell(cell: Cell) -> None:
+    assert cell.state().name == "planned"
+    recorder = CellRecorder(cell.folder)
+    recorder.event("start")
+    assert cell.state().name == "failed", "started, no claim, no word: it was killed"
+    with claimed(cell.folder):
+        recorder.progress(0, 40)
+        recorder.progress(10, 40)
+        state = cell.state()
+        assert (state.name, state.done, state.total, state.unit) == ("running", 10, 40, "step")
+        assert state.seconds_left is not None
+    recorder.event("failed", reason="ValueError: no")
+    assert str(cell.state()) == "failed (ValueError: no)"
+    cell.finish(1.5, metrics={"train/loss": 0.5}, model="model")
+    assert cell.state().name == "done"
+    assert cell.done() is not None
+    assert cell.done()["metrics"] == {"train/loss": 0.5}
+
+
+def test_an_existing_cell_is_never_changed(cell: Cell) -> None:
+    before = (cell.folder / "cell.json").read_bytes()
+    Cell(cell.folder).create("training", {"seed": 1})
+    assert (cell.folder / "cell.json").read_bytes() == before
+
+
+def test_a_copied_folder_is_not_the_cell(cell: Cell, tmp_path: Path) -> None:
+    other = tmp_path / "trainings" / "ffffffffffff"
+    cell.folder.rename(other)
+    with pytest.raises(CellError, match="id is '0123456789ab', but the folder says 'ffffffffffff'"):
+        Cell(other).config  # noqa: B018 - reading it is the test
+
+
+@pytest.mark.parametrize("identity", ["../../etc", "0123", "0123456789AB", ""])
+def test_identities_are_checked_before_they_become_paths(identity: str, tmp_path: Path) -> None:
+    for make in (training_cell, evaluation_cell):
+        with pytest.raises(CellError, match="12 hex digits"):
+            make(tmp_path, identity)
+
+
+def test_curves_keep_the_last_value_of_a_step_run_twice(cell: Cell) -> None:
+    recorder = CellRecorder(cell.folder)
+    for step, loss in [(1, 3.0), (2, 2.0), (1, 2.5), (2, 1.5)]:
+        recorder.metrics({"train/loss": loss}, step)
+    recorder.metrics({"validation/ndcg_at_10": 0.5}, 2)
+    curve = [(line["step"], line["values"]) for line in cell.metrics()]
+    assert curve == [(1, {"train/loss": 2.5}), (2, {"train/loss": 1.5, "validation/ndcg_at_10": 0.5})]
+
+
+def test_a_value_that_is_not_finite_is_said_and_left_out(cell: Cell) -> None:
+    CellRecorder(cell.folder).metrics({"a": float("inf"), "b": 1.0}, 3)
+    assert cell.metrics()[0]["values"] == {"b": 1.0}
+    assert cell.events()[-1]["names"] == ["a"]
+
+
+def test_one_writer_at_a_time(cell: Cell) -> None:
+    with claimed(cell.folder), pytest.raises(ClaimedElsewhere, match=f"process {os.getpid()}"), claimed(cell.folder):
+        pass
+    assert not (cell.folder / "claim.json").exists()
+
+
+def test_the_claim_of_a_killed_process_is_taken_over(cell: Cell) -> None:
+    program = (
+        "import sys, pathlib, time\nfrom lmk_experiments.records.claim import claimed\n"
+        "with claimed(pathlib.Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program, str(cell.folder)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    with pytest.raises(ClaimedElsewhere), claimed(cell.folder):
+        pass
+    child.kill()
+    child.wait()
+    child.stdout.close()
+    with claimed(cell.folder) as mine:
+        assert mine.pid == os.getpid()
+
+
+def test_a_reused_process_id_is_not_the_claimant(cell: Cell) -> None:
+    started = psutil.Process().create_time() - 1000
+    claim = {"host": socket.gethostname(), "pid": os.getpid(), "started": started, "token": "x"}
+    write_json(cell.folder / "claim.json", claim)
+    with claimed(cell.folder) as mine:
+        assert mine.token != "x"
+
+
+def test_another_hosts_claim_is_respected_while_it_lives(cell: Cell) -> None:
+    path = cell.folder / "claim.json"
+    write_json(path, {"host": "elsewhere", "pid": 1, "started": 0.0, "token": "x"})
+    with pytest.raises(ClaimedElsewhere, match="elsewhere"), claimed(cell.folder):
+        pass
+    old = time.time() - STALE_SECONDS - 1
+    os.utime(path, (old, old))
+    with claimed(cell.folder) as mine:
+        assert mine.host == socket.gethostname()
+
+
+def test_a_grids_record_round_trips(tmp_path: Path) -> None:
+    record = GridRecord(
+        name="g",
+        title="A title",
+        trainings=[TrainingRecord(ID, "cls", 0)],
+        rows=[RowRecord("cls", 0, ID, {"kind": "cls"}, True, {"short": "ba9876543210"})],
+        table={"columns": []},
+        source="g.yaml",
+    )
+    record.save(tmp_path)
+    assert load_grid(tmp_path, "g") == record
+    assert json.loads((tmp_path / "grids/g/grid.json").read_text())["grid"] == "g"
+    with pytest.raises(ValueError, match="it holds: g"):
+        load_grid(tmp_path, "h")
