@@ -6,6 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
+
+# Shapes and types are checked in tests. (pytest's own option for it takes one package only.)
+install_import_hook(
+    ["lmk_core", "lmk_train", "lmk_eval"], "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+)
 
 # Before anything imports torch or a hub client: the first import decides.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

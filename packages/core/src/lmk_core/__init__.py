@@ -1,0 +1,48 @@
+"""Landmark (LMK) pooling and its baselines for dense text embeddings.
+
+A pooling strategy is a *layout* (which special tokens stand where, and which positions are pooled) and a *reduction*
+(how the hidden states at those positions become one vector). Importing this package does not import torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmk_core._lazy import lazy_exports
+from lmk_core.pooling import PoolingConfig, PoolingConfigError, draw_granularity
+from lmk_core.recording import NullRecorder, Recorder
+
+if TYPE_CHECKING:
+    from lmk_core.embedder import Embedder
+    from lmk_core.encoders import PooledEncoder, load_encoder
+    from lmk_core.layouts import LandmarkTokenizer, Layout, PoolingTokenizer, SpecialTokens
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Embedder",
+    "LandmarkTokenizer",
+    "Layout",
+    "NullRecorder",
+    "PooledEncoder",
+    "PoolingConfig",
+    "PoolingConfigError",
+    "PoolingTokenizer",
+    "Recorder",
+    "SpecialTokens",
+    "draw_granularity",
+    "load_encoder",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "Embedder": "lmk_core.embedder",
+        "LandmarkTokenizer": "lmk_core.layouts",
+        "Layout": "lmk_core.layouts",
+        "PooledEncoder": "lmk_core.encoders",
+        "PoolingTokenizer": "lmk_core.layouts",
+        "SpecialTokens": "lmk_core.layouts",
+        "load_encoder": "lmk_core.encoders",
+    },
+)

@@ -1,0 +1,22 @@
+"""Encoders: loading one, and joining it to a reduction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmk_core._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from lmk_core.encoders.loading import EncoderError, load_encoder
+    from lmk_core.encoders.pooled import PooledEncoder
+
+__all__ = ["EncoderError", "PooledEncoder", "load_encoder"]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "EncoderError": "lmk_core.encoders.loading",
+        "PooledEncoder": "lmk_core.encoders.pooled",
+        "load_encoder": "lmk_core.encoders.loading",
+    },
+)

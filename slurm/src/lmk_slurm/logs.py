@@ -1,0 +1,41 @@
+"""Reads the end of a log to say in one line what went wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+_READ_BYTES = 64 * 1024
+_TAIL_LINES = 20
+_LINE_CHARACTERS = 300
+_OWN_LINE = re.compile(r"submitit (DEBUG|INFO|WARNING|ERROR) \(")
+
+
+def tail(log: Path | None, lines: int = _TAIL_LINES) -> str:
+    """The last lines of a log that are not blank; empty when there is none. Reads 64 KB at most."""
+    return "\n".join(_last_lines(log)[-lines:])
+
+
+def last_error(log: Path | None) -> str:
+    """The error a crashed job ended with: the last traceback's exception, else the last line; empty without a log."""
+    lines = _last_lines(log)
+    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last):")]
+    if starts:
+        for line in lines[starts[-1] + 1 :]:
+            if not line[0].isspace():
+                return line[:_LINE_CHARACTERS]
+    own = [line for line in lines if not _OWN_LINE.match(line)]
+    return own[-1][:_LINE_CHARACTERS] if own else ""
+
+
+def _last_lines(log: Path | None) -> list[str]:
+    if log is None:
+        return []
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _READ_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
