@@ -26,9 +26,12 @@ def plan(
     """Show what a grid comes to: trainings, rows, evaluations, and what exists already. Starts nothing."""
     from lmk_experiments.cli.show_plan import plan_json, plan_text
     from lmk_experiments.grids import load_grid_file, make_plan
+    from lmk_experiments.tables.load import load_table
 
     where = real_root(root)
-    made = make_plan(load_grid_file(grid, tuple(assignments)), where)
+    loaded = load_grid_file(grid, tuple(assignments))
+    made = make_plan(loaded, where)
+    load_table(loaded, made)  # a mistake in the table is told now, not after the trainings
     typer.echo(json.dumps(plan_json(made, where), indent=2) if as_json else plan_text(made, where))
 
 

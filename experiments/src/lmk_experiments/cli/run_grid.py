@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from lmk_experiments.cli.progress import Display
+from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.records import GridRecord
 
 
@@ -38,15 +39,14 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
     return int(any(job.missing() for job in jobs))
 
 
-def _prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[object, GridRecord]:
+def _prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan, GridRecord]:
     from lmk_experiments.builders import build
-    from lmk_experiments.grids import load_grid_file, make_plan
     from lmk_experiments.jobs.fan import write_cells
     from lmk_experiments.tables.load import load_table
 
     loaded = load_grid_file(grid, assignments)
-    table = load_table(loaded)
     plan = make_plan(loaded, root)
+    table = load_table(loaded, plan)
     for name in sorted(plan.not_built):
         build(name, root, report=typer.echo)
     if plan.not_built:

@@ -2,8 +2,124 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
+from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, real_root
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", envvar="LMK_STORE", help="MLflow's tracking URI; default: SQLite under the root."),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this module to ``app``."""
+    app.command()(sync)
+    app.command()(table)
+    app.command()(ui)
+
+
+def sync(
+    grid: Annotated[
+        str | None, typer.Argument(metavar="[GRID]", help="One grid; default: all run here.")
+    ] = None,
+    root: RootOption = DEFAULT_ROOT,
+    store: StoreOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep at it, every ten seconds, until interrupted.")] = False,
+) -> None:
+    """Write to MLflow what the records hold and MLflow does not. A second call changes nothing."""
+    import time
+
+    from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.tables.mirrored import sync_with_tables
+
+    where = real_root(root)
+    names = None if grid is None else [grid_name(grid)]
+    while True:
+        report = sync_with_tables(where, names, uri=store, progress=typer.echo)
+        for warning in report.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        typer.echo(str(report))
+        if not watch:
+            return
+        time.sleep(10)
+
+
+def table(
+    grid: GridArgument,
+    root: RootOption = DEFAULT_ROOT,
+    store: StoreOption = None,
+    source: Annotated[
+        str, typer.Option("--from", metavar="mlflow|records", help="Where the numbers are read. Both agree.")
+    ] = "mlflow",
+    out: Annotated[Path | None, typer.Option("--out", help="Write it to this file instead.")] = None,
+) -> None:
+    """Print the ablation table of a grid in Markdown: best bold, second underlined, unfinished cells by their state."""
+    from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.records.atomic import write_text
+
+    if source not in ("mlflow", "records"):
+        raise ValueError(f"--from {source}: valid: mlflow, records")
+    text = table_text(grid_name(grid), real_root(root), store, source)
+    if out is None:
+        typer.echo(text)
+    else:
+        write_text(out, text + "\n")
+        typer.echo(f"written to {out}")
+
+
+def ui(
+    root: RootOption = DEFAULT_ROOT,
+    store: StoreOption = None,
+    host: Annotated[str, typer.Option(help="127.0.0.1 serves this machine only.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 5000,
+) -> None:
+    """Show the runs of this root in the MLflow UI, until interrupted."""
+    import subprocess
+
+    from lmk_experiments.mirror import ui_command
+
+    command = ui_command(real_root(root), uri=store, host=host, port=port)
+    if not command.argv:
+        typer.echo(f"the store is a server that runs already: {command.url}")
+        return
+    typer.echo(f"MLflow answers at {command.url} in some seconds; Ctrl-C ends it")
+    with subprocess.Popen(command.argv, env=command.env) as server:  # noqa: S603 - a list, and no shell
+        try:
+            raise typer.Exit(server.wait())
+        except KeyboardInterrupt:
+            server.terminate()
+            server.wait()
+
+
+def sync_quietly(root: Path, grids: list[str]) -> None:
+    """Sync beside running work: a store that cannot be reached is said and stops nothing, for the records stand."""
+    from lmk_experiments.mirror import LockedError, StoreError
+    from lmk_experiments.tables.mirrored import sync_with_tables
+
+    try:
+        for warning in sync_with_tables(root, grids).warnings:
+            typer.echo(f"warning: {warning}", err=True)
+    except (StoreError, LockedError) as error:
+        typer.echo(f"warning: not mirrored to MLflow now ({error}); `lmk sync` does it later", err=True)
+
+
+def table_text(grid: str, root: Path, store: str | None = None, source: str = "mlflow") -> str:
+    """A grid's table in Markdown.
+
+    From MLflow it is synced first; where the store cannot be used that is said, and the records are read.
+    """
+    from lmk_experiments.mirror import LockedError, StoreError
+    from lmk_experiments.tables import grid_table, render_markdown
+    from lmk_experiments.tables.mirrored import sync_with_tables
+
+    if source == "mlflow":
+        try:
+            sync_with_tables(root, [grid], uri=store)
+            return render_markdown(grid_table(root, grid, origin="mlflow", uri=store))
+        except (StoreError, LockedError) as error:
+            typer.echo(f"warning: MLflow cannot be used ({error}); the table is read from the records", err=True)
+    return render_markdown(grid_table(root, grid))

@@ -1,0 +1,22 @@
+"""Records to MLflow and back. Importing this package does not import mlflow."""
+
+from lmk_experiments.mirror.lock import LockedError
+from lmk_experiments.mirror.read import read_scores
+from lmk_experiments.mirror.store import StoreError, default_uri, open_store, tracking_uri, without_credentials
+from lmk_experiments.mirror.sync import SyncReport, sync
+from lmk_experiments.mirror.ui import PortInUseError, UiCommand, ui_command
+
+__all__ = [
+    "LockedError",
+    "PortInUseError",
+    "StoreError",
+    "SyncReport",
+    "UiCommand",
+    "default_uri",
+    "open_store",
+    "read_scores",
+    "sync",
+    "tracking_uri",
+    "ui_command",
+    "without_credentials",
+]

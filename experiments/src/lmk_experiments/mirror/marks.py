@@ -1,0 +1,62 @@
+"""What a cell's folder remembers of its mirror: ``mlflow.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lmk_experiments.mirror.store import Store, default_uri
+from lmk_experiments.records import Cell, read_json, write_json
+
+FILE = "mlflow.json"
+_OWN = "sqlite:///<root>/mlflow.db"
+
+
+@dataclass
+class Marks:
+    """Which run a cell has in which store, and what of it needs no second look.
+
+    Losing the file costs a search and some comparing, never a second run or a point written twice.
+
+    Attributes:
+        store: the store's address without credentials; a root's own database is named relative to the root, so that
+            a root that is moved keeps its runs.
+        curves: ``{"read": [size, mtime_ns], "steps": {metric: last step}}`` of ``metrics.jsonl``, or ``None`` where
+            writing it may have been cut short, so that the store has to be asked.
+        artifacts: file name to the digest of what was uploaded.
+    """
+
+    file: Path
+    store: str
+    root: str
+    run_id: str | None = None
+    curves: dict[str, Any] | None = None
+    artifacts: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def load(cell: Cell, store: Store) -> Marks:
+        """The marks of ``cell`` for ``store``: empty where there are none, or where they are of another store."""
+        root = cell.root.resolve()
+        own = store.uri == default_uri(root)
+        marks = Marks(cell.folder / FILE, _OWN if own else store.address, str(root))
+        try:
+            value = read_json(marks.file) or {}
+        except ValueError:
+            return marks
+        # A copied root has another path: on a shared store its runs are its own, not those of the original.
+        if value.get("uri") != marks.store or (not own and value.get("root") != marks.root):
+            return marks
+        marks.run_id = value["run_id"]
+        marks.curves = value["written"]["curves"]
+        marks.artifacts = value["written"]["artifacts"]
+        return marks
+
+    def save(self) -> None:
+        """Write ``mlflow.json``."""
+        written = {"curves": self.curves, "artifacts": self.artifacts}
+        write_json(self.file, {"uri": self.store, "root": self.root, "run_id": self.run_id, "written": written})
+
+    def forget(self) -> None:
+        """Nothing is known of the run any more."""
+        self.run_id, self.curves, self.artifacts = None, None, {}

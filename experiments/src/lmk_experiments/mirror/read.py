@@ -1,0 +1,91 @@
+"""MLflow back to numbers: what the store holds of a root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lmk_experiments.mirror.names import parse_score_name
+from lmk_experiments.mirror.store import Kind, Store, StoreError, open_store
+from lmk_experiments.records import GridRecord
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+Scores = dict[str, dict[str, float]]
+"""Task to metric to value, as in an evaluation's ``DONE.json``."""
+
+
+def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None) -> dict[str, Scores]:
+    """The scores of a grid's evaluations as MLflow holds them: evaluation id to task to metric to value.
+
+    The doubles are those of the records. An evaluation without scores in the store is left out.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    root = root.resolve()
+    store = open_store(root, uri)
+    from mlflow.exceptions import MlflowException
+
+    asked = {identity for row in grid.rows for identity in row.evaluations.values()}
+    try:
+        found: dict[str, Scores] = {}
+        for run in runs_of_root(store, root, "evaluation").values():
+            identity = run.data.tags.get("lmk.cell", "")
+            if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
+                found[identity] = _scores(store, run)
+    except (OSError, MlflowException, ValueError) as error:
+        raise StoreError(f"cannot read scores from {store.address}: {error}") from error
+    return found
+
+
+def runs_of_root(store: Store, root: Path, kind: Kind) -> dict[str, Run]:
+    """All runs of ``root`` in one experiment, by id, oldest first."""
+    text, token = str(root), None
+    quote = '"' if "'" in text else "'"
+    only = "" if quote in text else f"tags.`lmk.root` = {quote}{text}{quote}"
+    runs: dict[str, Run] = {}
+    while True:
+        page = store.client.search_runs(
+            [store.experiments[kind]], only, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+        )
+        runs.update({run.info.run_id: run for run in page if run.data.tags.get("lmk.root") == text})
+        token = page.token
+        if not token:
+            return runs
+
+
+def active_run(store: Store, run_id: str) -> Run | None:
+    """The run with this id, unless it is unknown or was deleted."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = store.client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    return run if run.info.lifecycle_stage == "active" else None
+
+
+def _scores(store: Store, run: Run) -> Scores:
+    """From the run's metrics where they are all there, else from its artifact."""
+    values = _from_metrics(run.data.metrics)
+    if str(sum(map(len, values.values()))) == run.data.tags["lmk.scores"]:
+        return values
+    folder = store.client.download_artifacts(run.info.run_id, "scores.json")
+    held = json.loads(Path(folder).read_text(encoding="utf-8"))
+    return {task: {metric: float(value) for metric, value in scores.items()} for task, scores in held.items()}
+
+
+def _from_metrics(metrics: Mapping[str, float]) -> Scores:
+    values: Scores = {}
+    for name, value in metrics.items():
+        parsed = parse_score_name(name)
+        if parsed is not None:
+            _, task, metric = parsed
+            values.setdefault(task, {})[metric] = value
+    return values

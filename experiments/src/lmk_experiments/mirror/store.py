@@ -1,0 +1,207 @@
+"""Where the mirror stands: the store's address, its database and its two experiments."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from lmk_experiments.mirror.lock import locked
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+Kind = Literal["training", "evaluation"]
+KINDS: tuple[Kind, ...] = ("training", "evaluation")
+EXPERIMENTS: dict[Kind, str] = {"training": "lmk-train", "evaluation": "lmk-evaluate"}
+DATABASE = "mlflow.db"
+ARTIFACTS = "mlflow-artifacts"
+
+_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # The defaults hold a caller for four minutes when a server is down; the records lose nothing by giving up.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used; the message says why and what to do. The records are not touched."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open MLflow store.
+
+    Attributes:
+        uri: the tracking address, with its credentials if it has any: never write it down.
+        address: the same without credentials.
+        client: MLflow's client for it.
+        experiments: the experiment's id for each kind of cell.
+    """
+
+    uri: str
+    address: str
+    client: MlflowClient
+    experiments: Mapping[Kind, str]
+
+
+def default_uri(root: Path) -> str:
+    """The store of a root that names none: ``sqlite:///<root>/mlflow.db``."""
+    return f"sqlite:///{root.resolve() / DATABASE}"
+
+
+def tracking_uri(root: Path, uri: str | None = None) -> str:
+    """The store in use: ``uri``, else ``LMK_STORE``, else ``MLFLOW_TRACKING_URI``, else the root's own database.
+
+    A path that ends in ``.db`` is taken for an SQLite file, and SQLite paths are made absolute.
+
+    Raises:
+        StoreError: an address that MLflow no longer takes (a folder of files), or of a kind unknown to it.
+    """
+    chosen = uri or os.environ.get("LMK_STORE") or os.environ.get("MLFLOW_TRACKING_URI") or default_uri(root)
+    if "://" not in chosen and chosen.endswith(".db"):
+        chosen = f"sqlite:///{chosen}"
+    if chosen.startswith("sqlite:///"):
+        return f"sqlite:///{Path(chosen.removeprefix('sqlite:///')).expanduser().resolve()}"
+    scheme = chosen.partition("://")[0].partition("+")[0] if "://" in chosen else ""
+    if scheme not in _SCHEMES:
+        raise StoreError(
+            f"{without_credentials(chosen)!r} is not a store that MLflow can write to (folders of files are in "
+            f"maintenance mode); valid: a path ending in .db, or an address that starts with {', '.join(_SCHEMES)}. "
+            "It comes from --store, LMK_STORE or MLFLOW_TRACKING_URI; unset them for the root's own database"
+        )
+    return chosen
+
+
+def without_credentials(uri: str) -> str:
+    """The address without user and password.
+
+    >>> without_credentials("postgresql+psycopg://me:secret@db:5432/mlflow")
+    'postgresql+psycopg://db:5432/mlflow'
+    """
+    parts = urlsplit(uri)
+    return uri if "@" not in parts.netloc else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def artifact_root(root: Path, uri: str) -> Path | None:
+    """Where artifacts go: beside the SQLite file, else under the root; ``None`` where a server decides."""
+    if uri.startswith("http"):
+        return None
+    return (database_file(uri) or root.resolve() / DATABASE).parent / ARTIFACTS
+
+
+def database_file(uri: str) -> Path | None:
+    """The file of an SQLite store, else ``None``."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
+def quiet_mlflow() -> None:
+    """Import MLflow without its telemetry, its chatter and its minutes of retries.
+
+    What the user has set in the environment stays.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import mlflow  # noqa: F401  the import sets up its loggers, so they are quietened after it
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def open_store(root: Path, uri: str | None = None) -> Store:
+    """Open the store, creating or upgrading its database and creating the experiments where they are missing.
+
+    An SQLite database is created under a file lock: several processes that open a fresh one at once break it.
+
+    Raises:
+        StoreError: it cannot be reached, upgraded or written.
+        LockedError: another process is creating it and does not end.
+    """
+    chosen = tracking_uri(root, uri)
+    quiet_mlflow()
+    file = database_file(chosen)
+    if file is None:
+        return _open(root, chosen)
+    try:
+        with locked(file.with_name(f"{file.name}.lock")):
+            return _open(root, chosen)
+    except OSError as error:
+        raise StoreError(f"cannot write beside {file}: {error}; LMK_STORE puts the database elsewhere") from error
+
+
+def _open(root: Path, uri: str) -> Store:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    address = without_credentials(uri)
+    try:
+        try:
+            client = MlflowClient(uri)
+            client.search_experiments(max_results=1)
+        except MlflowException as error:
+            if "out-of-date database schema" not in str(error):
+                raise
+            _upgrade(uri)
+            client = MlflowClient(uri)
+        artifacts = artifact_root(root, uri)
+        return Store(uri, address, client, {kind: _experiment(client, EXPERIMENTS[kind], artifacts) for kind in KINDS})
+    except StoreError:
+        raise
+    except Exception as error:  # every driver has its own errors, and all mean the same here
+        reason = str(error).replace(uri, address).strip().partition("\n")[0]
+        raise StoreError(
+            f"cannot use the MLflow store {address}: {reason}. Nothing is lost: the records are complete, and "
+            "`lmk sync` fills the gap later. Start the server, or point LMK_STORE at another store, or unset it "
+            "for the root's own database"
+        ) from error
+
+
+def _upgrade(uri: str) -> None:
+    """Bring an older SQLite file to this MLflow's schema, keeping a copy of it."""
+    file = database_file(uri)
+    if file is None:
+        raise StoreError(
+            f"{without_credentials(uri)} has the schema of another version of MLflow; whoever looks after it can back "
+            "it up and run `mlflow db upgrade`, or use the version that made it"
+        )
+    kept = file.with_name(f"{file.name}.before-upgrade")
+    shutil.copy2(file, kept)
+    command = [sys.executable, "-m", "mlflow", "db", "upgrade", uri]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if ended.returncode:
+        reason = (ended.stderr.strip().splitlines() or ["no message"])[-1]
+        raise StoreError(
+            f"{file} was written by another version of MLflow and could not be upgraded: {reason}. It is kept as "
+            f"{kept.name}. Install the MLflow that made it, or move it away: `lmk sync` makes it anew from the records"
+        )
+
+
+def _experiment(client: MlflowClient, name: str, artifacts: Path | None) -> str:
+    """The id of experiment ``name``, created where it is missing."""
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return client.create_experiment(name, artifact_location=None if artifacts is None else artifacts.as_uri())
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            found = client.get_experiment_by_name(name)
+    if found is None or found.lifecycle_stage != "active":
+        identity = "?" if found is None else found.experiment_id
+        raise StoreError(
+            f"experiment {name!r} was deleted in this store; `mlflow experiments restore --experiment-id {identity}` "
+            "brings it back"
+        )
+    return found.experiment_id

@@ -1,0 +1,220 @@
+"""From a grid's rows and scores to a table."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from lmk_experiments.configs import explain
+from lmk_experiments.records import GridRecord, RowRecord, load_grid
+from lmk_experiments.tables.source import Origin, Source, load_source
+from lmk_experiments.tables.spec import Column, Row, TableSpec, TableSpecError
+from lmk_experiments.tables.table import Table, TableCell, TableRow, ranks
+
+_URGENCY = ("training failed", "failed", "training", "running", "preempted", "queued", "planned")
+"""Of the seeds' states the first of these is shown."""
+
+
+def grid_table(
+    root: Path, grid: str, *, spec: TableSpec | None = None, origin: Origin = "records", uri: str | None = None
+) -> Table:
+    """The table of ``grid`` as it was last run under ``root``.
+
+    Args:
+        spec: what to show; by default the grid's own, else one column a task.
+        origin: ``records``, or ``mlflow`` (call ``mirror.sync`` first).
+
+    Raises:
+        ValueError: no such grid was run here.
+        TableSpecError: the spec asks for what the grid has not got.
+        StoreError: the MLflow store cannot be used.
+    """
+    record = load_grid(root, grid)
+    return collect(record, load_source(root, record, origin, uri=uri), spec)
+
+
+def collect(grid: GridRecord, source: Source, spec: TableSpec | None = None) -> Table:
+    """The rows of ``grid`` filled from ``source``.
+
+    Seeds of a row become its mean and sample standard deviation. A cell without a score holds its state, never a zero.
+
+    Raises:
+        TableSpecError: an unknown row, suite, task or metric; the message lists the valid ones.
+    """
+    spec = spec or grid_spec(grid) or default_spec(grid, source)
+    _check_columns(grid, source, spec)
+    rows = [_row(spec, source, row, seeds) for row, seeds in _chosen_rows(grid, spec)]
+    return Table(
+        grid=grid.name,
+        title=spec.title or grid.title or grid.name,
+        columns=spec.columns,
+        rows=_compared(spec, rows),
+        differences=spec.differences,
+        notes=spec.notes,
+        source=source.name,
+    )
+
+
+def grid_spec(grid: GridRecord) -> TableSpec | None:
+    """The spec that the grid was run with, or ``None``.
+
+    Raises:
+        TableSpecError: what was recorded is no spec.
+    """
+    if grid.table is None:
+        return None
+    try:
+        return TableSpec.model_validate(grid.table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, ("table", *first["loc"])))
+        raise TableSpecError(f"grid {grid.name!r}: {place}: {first['msg']}", place) from None
+
+
+def default_spec(grid: GridRecord, source: Source) -> TableSpec:
+    """One column for each task of each suite, with the task's own main metric.
+
+    Raises:
+        TableSpecError: the grid evaluates nothing.
+    """
+    columns: list[Column] = []
+    for suite in _suites(grid):
+        tasks, title = source.tasks.get(suite, []), source.titles.get(suite, suite)
+        if len(tasks) > 1:
+            columns += [Column(title=task, group=title, suite=suite, task=task) for task in tasks]
+        else:
+            columns.append(Column(title=title, suite=suite))
+    if not columns:
+        raise TableSpecError(f"grid {grid.name!r} evaluates no suite, so it has no table")
+    return TableSpec(columns=tuple(columns))
+
+
+def _suites(grid: GridRecord) -> list[str]:
+    return list(dict.fromkeys(suite for row in grid.rows for suite in row.evaluations))
+
+
+def _chosen_rows(grid: GridRecord, spec: TableSpec) -> list[tuple[Row, list[RowRecord]]]:
+    seeds: dict[str, list[RowRecord]] = {}
+    for row in grid.rows:
+        seeds.setdefault(row.row, []).append(row)
+    chosen = spec.rows if spec.rows is not None else tuple(Row(row=name) for name in seeds)
+    for index, row in enumerate(chosen):
+        if row.row not in seeds:
+            place = f"rows[{index}]"
+            raise TableSpecError(
+                f"{place}: grid {grid.name!r} has no row {row.row!r}; {explain(row.row, seeds)}", place
+            )
+    return [(row, seeds[row.row]) for row in chosen]
+
+
+def _check_columns(grid: GridRecord, source: Source, spec: TableSpec) -> None:
+    """Refuse names that no evaluation knows; what is merely not there yet is a state, not an error."""
+    for index, column in enumerate(spec.columns):
+        if column.suite is None:
+            continue
+        suites = _suites(grid)
+        place = f"columns[{index}]"
+        if column.suite not in suites:
+            message = f"{place}.suite: grid {grid.name!r} does not evaluate {column.suite!r}"
+            raise TableSpecError(f"{message}; {explain(column.suite, suites)}", f"{place}.suite")
+        tasks = source.tasks.get(column.suite, [])
+        for task in _tasks(column, source):
+            if tasks and task not in tasks:
+                message = f"{place}.task: suite {column.suite!r} has no task {task!r}"
+                raise TableSpecError(f"{message}; {explain(task, tasks)}", f"{place}.task")
+        metrics = _metrics(grid, source, column)
+        if metrics and column.metric not in metrics:
+            message = f"{place}.metric: no task of {column.name!r} has metric {column.metric!r}"
+            raise TableSpecError(f"{message}; {explain(column.metric, metrics)}", f"{place}.metric")
+
+
+def _tasks(column: Column, source: Source) -> list[str]:
+    if column.task is None:
+        return source.tasks.get(column.suite or "", [])
+    return [column.task] if isinstance(column.task, str) else list(column.task)
+
+
+def _metrics(grid: GridRecord, source: Source, column: Column) -> list[str]:
+    evaluations = [row.evaluations.get(column.suite or "", "") for row in grid.rows]
+    scores = [source.scores[identity] for identity in evaluations if identity in source.scores]
+    return sorted({name for held in scores for task in _tasks(column, source) for name in held.get(task, {})})
+
+
+def _row(spec: TableSpec, source: Source, row: Row, seeds: list[RowRecord]) -> TableRow:
+    by_column = [[_score(column, source, seed) for seed in seeds] for column in spec.columns]
+    for column, outcomes in zip(spec.columns, by_column, strict=True):
+        if column.mean_of is not None:
+            averaged = [by_column[spec.averaged(name)] for name in column.mean_of]
+            outcomes[:] = [_mean(list(parts)) for parts in zip(*averaged, strict=True)]
+    label = row.row if row.title is None else row.title
+    return TableRow(row.row, label, any(seed.baseline for seed in seeds), tuple(map(_over_seeds, by_column)))
+
+
+def _score(column: Column, source: Source, row: RowRecord) -> float | str:
+    """The score of one seed in the column's units, or the state of its evaluation."""
+    if column.suite is None:
+        return ""
+    identity = row.evaluations.get(column.suite)
+    if identity is None:
+        return "not evaluated"
+    if identity not in source.scores:
+        return source.states[identity]
+    scores = source.scores[identity]
+    values: list[float | str] = [
+        scores[task][column.metric] if column.metric in scores.get(task, {}) else "no score"
+        for task in _tasks(column, source)
+    ]
+    mean = _mean(values)
+    return mean if isinstance(mean, str) else mean * column.scale
+
+
+def _mean(values: Sequence[float | str]) -> float | str:
+    """The mean, or the first state where one value is missing: a mean of the rest would not be comparable."""
+    missing = [value for value in values if isinstance(value, str)]
+    numbers = [value for value in values if not isinstance(value, str)]
+    return missing[0] if missing else statistics.fmean(numbers) if numbers else "no score"
+
+
+def _over_seeds(outcomes: list[float | str]) -> TableCell:
+    values = [outcome for outcome in outcomes if not isinstance(outcome, str)]
+    states = sorted((outcome for outcome in outcomes if isinstance(outcome, str)), key=_urgency)
+    return TableCell(
+        value=statistics.fmean(values) if values else None,
+        deviation=statistics.stdev(values) if len(values) > 1 else None,
+        seeds=len(values),
+        planned=len(outcomes),
+        state=states[0] if states else "",
+    )
+
+
+def _urgency(state: str) -> int:
+    return next((rank for rank, start in enumerate(_URGENCY) if state.startswith(start)), len(_URGENCY))
+
+
+def _compared(spec: TableSpec, rows: list[TableRow]) -> tuple[TableRow, ...]:
+    """The rows with ranks, and with differences where one row is the baseline."""
+    baselines = [row for row in rows if row.baseline]
+    base = baselines[0].cells if len(baselines) == 1 else None
+    columns = [ranks([row.cells[j].value for row in rows], column) for j, column in enumerate(spec.columns)]
+    return tuple(
+        replace(
+            row,
+            cells=tuple(
+                replace(
+                    cell,
+                    rank=columns[j][i],
+                    difference=None if base is None or row.baseline else _difference(cell.value, base[j].value),
+                )
+                for j, cell in enumerate(row.cells)
+            ),
+        )
+        for i, row in enumerate(rows)
+    )
+
+
+def _difference(value: float | None, base: float | None) -> float | None:
+    return None if value is None or base is None else value - base

@@ -1,0 +1,27 @@
+"""Sync a root to MLflow, each grid's parent run carrying its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lmk_experiments.mirror import SyncReport, sync
+from lmk_experiments.tables.collect import grid_table
+from lmk_experiments.tables.markdown import render_markdown
+
+
+def sync_with_tables(
+    root: Path,
+    grids: Sequence[str] | None = None,
+    *,
+    uri: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SyncReport:
+    """As ``mirror.sync``; every grid's table, made from the records, becomes artifact ``table.md`` of its parent runs."""
+    return sync(
+        root,
+        grids,
+        uri=uri,
+        progress=progress,
+        table_text=lambda record: render_markdown(grid_table(root, record.name)),
+    )

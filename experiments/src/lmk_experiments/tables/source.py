@@ -1,0 +1,95 @@
+"""Where a table's numbers come from: the records, or MLflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from lmk_experiments.mirror.read import Scores, read_scores
+from lmk_experiments.records import GridRecord, RowRecord, State, evaluation_cell, training_cell
+
+Origin = Literal["records", "mlflow"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The scores of a grid's evaluations and the state of those that have none.
+
+    Attributes:
+        name: said under the table.
+        scores: evaluation id to task to metric to value.
+        states: evaluation id to a few words, for every evaluation without scores.
+        tasks: suite name to its tasks, in the suite's order, as far as they are known.
+        titles: suite name to its title.
+    """
+
+    name: str
+    scores: dict[str, Scores]
+    states: dict[str, str]
+    tasks: dict[str, list[str]]
+    titles: dict[str, str]
+
+
+def load_source(root: Path, grid: GridRecord, origin: Origin = "records", *, uri: str | None = None) -> Source:
+    """The numbers of ``grid``. Whether an evaluation is finished is the records' word, whatever the origin.
+
+    Raises:
+        StoreError: of origin ``mlflow``, where the store cannot be used.
+    """
+    root = root.resolve()
+    done: dict[str, Scores] = {}
+    states: dict[str, str] = {}
+    for row in grid.rows:
+        for identity in row.evaluations.values():
+            record = evaluation_cell(root, identity).done()
+            if record is None:
+                states[identity] = _state(root, row, identity)
+            else:
+                done[identity] = {task: _floats(scores) for task, scores in record["scores"].items()}
+    tasks, titles = _suites(root, grid, done)
+    if origin == "records":
+        return Source("the records", done, states, tasks, titles)
+    mirrored = {identity: scores for identity, scores in read_scores(root, grid, uri=uri).items() if identity in done}
+    states |= {identity: "done, not in MLflow" for identity in done if identity not in mirrored}
+    return Source("MLflow", mirrored, states, tasks, titles)
+
+
+def _floats(scores: dict[str, float]) -> dict[str, float]:
+    return {metric: float(value) for metric, value in scores.items()}
+
+
+def _state(root: Path, row: RowRecord, identity: str) -> str:
+    """The state of an unfinished evaluation, or that of the training it waits for."""
+    own = evaluation_cell(root, identity).state()
+    if own.name in ("planned", "queued"):
+        training = training_cell(root, row.training).state()
+        if training.name not in ("planned", "queued", "done"):
+            return f"training {_words(training)}"
+    return _words(own)
+
+
+def _words(state: State) -> str:
+    if state.name == "running" and state.total:
+        return f"running {state.done}/{state.total}"
+    return f"{state.name} ({state.reason})" if state.name == "failed" and state.reason else state.name
+
+
+def _suites(root: Path, grid: GridRecord, done: dict[str, Scores]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    tasks: dict[str, list[str]] = {}
+    titles: dict[str, str] = {}
+    for row in grid.rows:
+        for suite, identity in row.evaluations.items():
+            if suite in titles:
+                continue
+            cell = evaluation_cell(root, identity)
+            if (cell.folder / "cell.json").exists():
+                config = cell.config["suite"]
+                titles[suite] = config.get("title") or suite
+                tasks[suite] = [task["name"] for task in config.get("tasks", ())]
+    for row in grid.rows:
+        for suite, identity in row.evaluations.items():
+            known = tasks.setdefault(suite, [])
+            known += [task for task in done.get(identity, {}) if task not in known]
+            titles.setdefault(suite, suite)
+    return tasks, titles

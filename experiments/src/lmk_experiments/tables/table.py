@@ -1,0 +1,103 @@
+"""A table as values, before it is written in any format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lmk_experiments.tables.spec import Column
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """One value of a table, or the reason why there is none.
+
+    Attributes:
+        value: mean over the seeds, in the column's units; ``None`` where no seed has a score.
+        deviation: sample standard deviation over the seeds, where there are several.
+        seeds, planned: seeds with a score, and seeds of the row.
+        state: what the missing seeds are doing; empty where none is missing.
+        rank: 1 for the best of the column, 2 for the second, else 0.
+        difference: to the baseline row; ``None`` in that row and where either has no value.
+    """
+
+    value: float | None
+    deviation: float | None = None
+    seeds: int = 0
+    planned: int = 0
+    state: str = ""
+    rank: int = 0
+    difference: float | None = None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row; ``name`` is the grid's, ``label`` what is shown."""
+
+    name: str
+    label: str
+    baseline: bool
+    cells: tuple[TableCell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A grid's results.
+
+    Attributes:
+        grid: the grid's name.
+        columns: as specified; ``rows[i].cells[j]`` belongs to ``columns[j]``.
+        differences: whether differences to the baseline are to be shown.
+        source: where the numbers come from.
+    """
+
+    grid: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[TableRow, ...]
+    differences: bool
+    notes: tuple[str, ...]
+    source: str
+
+    @property
+    def baselines(self) -> list[TableRow]:
+        """The rows that the grid marks as its baseline."""
+        return [row for row in self.rows if row.baseline]
+
+
+def disagreements(one: Table, other: Table) -> list[str]:
+    """Where two tables of a grid differ: a line for each cell, empty where they agree in every bit."""
+    found: list[str] = []
+    if [column.name for column in one.columns] != [column.name for column in other.columns]:
+        found.append("the columns differ")
+    if [row.name for row in one.rows] != [row.name for row in other.rows]:
+        found.append("the rows differ")
+    if found:
+        return found
+    return [
+        f"{row.name}, {column.name}: {_shown(mine)} from {one.source}, {_shown(theirs)} from {other.source}"
+        for row, twin in zip(one.rows, other.rows, strict=True)
+        for column, mine, theirs in zip(one.columns, row.cells, twin.cells, strict=True)
+        if mine != theirs
+    ]
+
+
+def ranks(values: Sequence[float | None], column: Column) -> list[int]:
+    """1 for the best and 2 for the second best of a column, 0 for the others; what looks equal shares a rank.
+
+    A column with fewer than two values has no best.
+
+    >>> ranks([61.24, 61.16, None, 60.0, 61.2], Column(title="t", suite="s"))
+    [1, 1, 0, 2, 1]
+    """
+    # Values are compared as they are printed: two equal numbers of which one is bold would puzzle the reader.
+    shown = [None if value is None else float(f"{value:.{column.digits}f}") for value in values]
+    if column.best == "none" or sum(value is not None for value in shown) < 2:
+        return [0] * len(values)
+    order = sorted({value for value in shown if value is not None}, reverse=column.best == "max")
+    places = {value: place for place, value in enumerate(order[:2], start=1)}
+    return [0 if value is None else places.get(value, 0) for value in shown]
+
+
+def _shown(cell: TableCell) -> str:
+    return repr(cell.value) if cell.value is not None else cell.state
