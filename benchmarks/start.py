@@ -1,7 +1,7 @@
 """How soon the command answers: ``lmk --help`` and ``lmk plan`` beside a bare interpreter and beside ``mlflow --help``.
 
-Run: ``python benchmarks/start.py [repetitions]``. Times are wall seconds of whole processes, interleaved; the ratio is of
-medians, its spread from the quartiles of the ratios of neighbouring runs.
+Run: ``python benchmarks/start.py [repetitions]``. Times are wall seconds of whole processes, interleaved; the ratio is
+of medians, its spread from the quartiles of the ratios of neighbouring runs.
 """
 
 from __future__ import annotations

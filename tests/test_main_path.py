@@ -20,7 +20,7 @@ from lmk_experiments.records import Cell, evaluation_cell, load_grid, training_c
 def attempts(root: Path) -> dict[str, int]:
     """How often each cell under ``root`` was started."""
     cells = [*root.glob("trainings/*"), *root.glob("evaluations/*")]
-    return {cell.name: sum(event["event"] == "start" for event in Cell(cell).events()) for cell in cells}
+    return {cell.name: sum(event["event"] == "attempt" for event in Cell(cell).events()) for cell in cells}
 
 
 def test_a_grid_comes_back_as_its_table(finished: Path) -> None:

@@ -244,7 +244,7 @@ def test_a_variable_that_for_does_not_define(folder: Path) -> None:
 def test_two_baselines(folder: Path) -> None:
     rows = [GRID["train"][0], {**GRID["train"][2], "baseline": True}]
     changed(folder, train=rows, evaluate={**GRID["evaluate"], "views": [{"of": "*"}]})
-    assert "one baseline, but several rows say they are it: cls, lmk-var" in problems(folder)
+    assert "a table has one baseline; these rows say they are it: cls, lmk-var" in problems(folder)
 
 
 def test_latent_attention_is_read_as_it_was_trained(folder: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_line_cut_short_spoils_itself_only(tmp_path: Path) -> None:
 def test_the_states_of_a_cell(cell: Cell) -> None:
     assert cell.state().name == "planned"
     recorder = CellRecorder(cell.folder)
-    recorder.event("start")
+    recorder.event("attempt")
     assert cell.state().name == "failed", "started, no claim, no word: it was killed"
     with claimed(cell.folder):
         recorder.progress(0, 40)

@@ -26,7 +26,7 @@ class Root:
         cell = training_cell(self.path, f"{number:012x}")
         cell.create("training", config or {"optim": {"steps": 4}, "pooling": {"kind": "cls"}, "seed": 0})
         recorder = CellRecorder(cell.folder)
-        recorder.event("start")
+        recorder.event("attempt")
         for step, loss in (curve or {}).items():
             recorder.metrics({"train/loss": loss}, step)
         if done:
@@ -36,7 +36,7 @@ class Root:
     def evaluate(self, number: int, training: str, scores: dict | None, suite: dict = SUITE) -> str:
         cell = evaluation_cell(self.path, f"{number:012x}")
         cell.create("evaluation", {"training": training, "pooling": {"kind": "cls"}, "max_length": 64, "suite": suite})
-        CellRecorder(cell.folder).event("start")
+        CellRecorder(cell.folder).event("attempt")
         if scores is not None:
             cell.finish(1.0, scores=scores)
         return cell.id

@@ -130,7 +130,7 @@ def test_a_running_cell_is_followed_to_its_end(root, uri):
     sync(root.path, uri=uri)
     assert root.runs(uri)[training].info.status == root.runs(uri)["grid live"].info.status == "FAILED"
     # Resumed: two steps are told again, then one more.
-    recorder.event("start")
+    recorder.event("attempt")
     for step in (1, 2, 3):
         recorder.metrics({"train/loss": 10.0 + step}, step)
     cell.finish(3.0, metrics={}, model="model")

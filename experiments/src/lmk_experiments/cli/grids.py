@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
+import click
 import typer
 
 from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, SetOption, real_root
@@ -69,7 +70,7 @@ def status(
     while True:
         text, finished = status_text(load_grid(where, name), where)
         if watch:
-            typer.clear()
+            click.clear()
         typer.echo(text)
         if not watch or finished:
             return

@@ -57,7 +57,7 @@ def plan_json(plan: Plan, root: Path) -> dict[str, Any]:
         }
         for training in plan.trainings
     ]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "row": row.row,
             "training": row.training.row,

@@ -23,9 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def sync(
-    grid: Annotated[
-        str | None, typer.Argument(metavar="[GRID]", help="One grid; default: all run here.")
-    ] = None,
+    grid: Annotated[str | None, typer.Argument(metavar="[GRID]", help="One grid; default: all run here.")] = None,
     root: RootOption = DEFAULT_ROOT,
     store: StoreOption = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep at it, every ten seconds, until interrupted.")] = False,

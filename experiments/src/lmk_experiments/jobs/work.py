@@ -40,7 +40,7 @@ def work_on(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
 def _attempt(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
     recorder = CellRecorder(cell.folder)
     started = time.monotonic()
-    recorder.event("start", pid=os.getpid(), host=os.uname().nodename)
+    recorder.event("attempt", pid=os.getpid(), host=os.uname().nodename)
     try:
         result = work(recorder)
     except BaseException as error:

@@ -156,7 +156,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def _start(cell: Cell, events: list[dict[str, Any]]) -> int:
-    times = [event["time"] for event in events if event["event"] == "start"]
+    times = [event["time"] for event in events if event["event"] == "attempt"]
     return milliseconds(times[0] if times else _iso(cell.record["created"]))
 
 

@@ -87,7 +87,7 @@ class Cell:
     def state(self) -> State:
         """The state as the records tell it (a scheduler's word is added elsewhere)."""
         events = self.events()
-        attempts = sum(event["event"] == "start" for event in events)
+        attempts = sum(event["event"] == "attempt" for event in events)
         if (self.folder / "DONE.json").exists():
             return State("done", attempts=attempts)
         claim = read_claim(self.folder / "claim.json")

@@ -16,12 +16,14 @@ def sync_with_tables(
     *,
     uri: str | None = None,
     progress: Callable[[str], None] | None = None,
+    wait_seconds: float = 5.0,
 ) -> SyncReport:
-    """As ``mirror.sync``; every grid's table, made from the records, becomes artifact ``table.md`` of its parent runs."""
+    """As ``mirror.sync``; every grid's table, from the records, becomes artifact ``table.md`` of its parent runs."""
     return sync(
         root,
         grids,
         uri=uri,
         progress=progress,
+        wait_seconds=wait_seconds,
         table_text=lambda record: render_markdown(grid_table(root, record.name)),
     )

@@ -1,0 +1,19 @@
+"""Contrastive fine-tuning of embedding models with any pooling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmk_train._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from lmk_train.config import TrainConfig
+    from lmk_train.data.errors import DataError
+    from lmk_train.training import train
+
+__all__ = ["DataError", "TrainConfig", "train"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {"DataError": "data.errors", "TrainConfig": "config", "train": "training"},
+)

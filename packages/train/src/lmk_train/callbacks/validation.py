@@ -1,0 +1,116 @@
+"""Retrieval quality on held-out rows while training."""
+
+# ruff: noqa: ARG002 (hooks have Lightning's signatures)
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+from torchmetrics import MetricCollection
+from torchmetrics.retrieval import RetrievalMRR, RetrievalNormalizedDCG, RetrievalRecall
+
+from lmk_core import Embedder
+from lmk_core.recording import Recorder
+from lmk_train.data.rows import Rows
+
+_KEPT = 100
+"""Best passages of a query that are kept for the metrics, beside its positives; far more than the metrics' 10."""
+
+_BLOCK = 256
+"""Queries whose similarities are computed at once."""
+
+
+class RetrievalValidation(Callback):
+    """Ranks all passages of some rows, positives and negatives alike, for each query, every ``every`` steps.
+
+    Args:
+        embedder: Shares its weights with the model in training; its own pooling says how texts are read.
+        rows: The held-out rows.
+        recorder: Gets ``validation/ndcg_at_10``, ``validation/recall_at_10`` and ``validation/mrr_at_10``.
+        every: Steps between two validations; ``None`` validates after the last step alone.
+        query_max_length: Tokens of a query.
+        passage_max_length: Tokens of a passage.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        rows: Rows,
+        recorder: Recorder,
+        *,
+        every: int | None,
+        query_max_length: int,
+        passage_max_length: int,
+    ) -> None:
+        self.embedder, self.recorder, self.every = embedder, recorder, every
+        self.query_max_length, self.passage_max_length = query_max_length, passage_max_length
+        self.queries, self.passages, self.positives = pool_rows(rows)
+        self.measured_at: int | None = None
+        """The step of the last validation."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        step = trainer.global_step
+        if step == trainer.max_steps or (self.every is not None and step % self.every == 0):
+            with trainer.precision_plugin.forward_context():
+                self.run(step)
+
+    def run(self, step: int) -> dict[str, float]:
+        """Measures the model as it is now and records it as of ``step``."""
+        queries = torch.from_numpy(self.embedder.encode(self.queries, max_length=self.query_max_length))
+        passages = torch.from_numpy(self.embedder.encode(self.passages, max_length=self.passage_max_length))
+        relevant = torch.zeros(len(queries), len(passages), dtype=torch.bool)
+        for query, found in enumerate(self.positives):
+            relevant[query, found] = True
+        values = retrieval_metrics(queries, passages, relevant)
+        self.recorder.metrics(values, step)
+        self.measured_at = step
+        return values
+
+
+def pool_rows(rows: Rows) -> tuple[list[str], list[str], list[list[int]]]:
+    """Queries, distinct passages, and each query's positives as indices of passages. Equal queries are one query."""
+    passages: dict[str, int] = {}
+    positives: dict[str, set[int]] = {}
+    for row in rows:
+        found = positives.setdefault(row.query, set())
+        found.update(passages.setdefault(text, len(passages)) for text in row.positives)
+        for text in row.negatives:
+            passages.setdefault(text, len(passages))
+    return list(positives), list(passages), [sorted(found) for found in positives.values()]
+
+
+def retrieval_metrics(
+    queries: Float[Tensor, "queries dim"],
+    passages: Float[Tensor, "passages dim"],
+    relevant: Bool[Tensor, "queries passages"],
+) -> dict[str, float]:
+    """nDCG, recall and reciprocal rank at 10 of the cosine ranking, averaged over queries.
+
+    Example:
+        >>> queries, passages = torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+        >>> relevant = torch.tensor([[True, False, False], [False, False, True]])
+        >>> retrieval_metrics(queries, passages, relevant)["validation/mrr_at_10"]
+        0.75
+    """
+    metrics = MetricCollection(
+        {
+            "validation/ndcg_at_10": RetrievalNormalizedDCG(top_k=10),
+            "validation/recall_at_10": RetrievalRecall(top_k=10),
+            "validation/mrr_at_10": RetrievalMRR(top_k=10),
+        },
+        compute_groups=False,
+    )
+    for start in range(0, len(queries), _BLOCK):
+        scores = queries[start : start + _BLOCK] @ passages.T
+        wanted = relevant[start : start + _BLOCK]
+        # Metrics at 10 depend on the ten best and on the number of positives: the rest need not be kept.
+        best = scores.topk(min(_KEPT, scores.shape[1]), dim=1).indices
+        kept = wanted.scatter(1, best, True)
+        owners = torch.arange(start, start + len(scores))[:, None].expand_as(scores)
+        metrics.update(scores[kept], wanted[kept], indexes=owners[kept])
+    return {name: float(value) for name, value in metrics.compute().items()}

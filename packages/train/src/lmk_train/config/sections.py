@@ -1,0 +1,148 @@
+"""The sections of a training's configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PlainSerializer,
+    PlainValidator,
+    PositiveFloat,
+    PositiveInt,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from lmk_core.pooling import PoolingConfig
+from lmk_train.config.base import CONTENT, TRANSIENT, Section
+
+PoolingField = Annotated[
+    PoolingConfig,
+    PlainValidator(PoolingConfig.from_dict),
+    PlainSerializer(lambda pooling: pooling.to_dict(), return_type=dict[str, Any]),
+    WithJsonSchema({"type": "object", "description": "a pooling: its kind and what belongs to that kind"}),
+]
+"""A :class:`lmk_core.pooling.PoolingConfig`, read from a mapping and written as the shortest one that equals it."""
+
+
+class ModelConfig(Section):
+    """The encoder that is fine-tuned."""
+
+    path: str = Field(min_length=1, json_schema_extra=CONTENT)
+    """Folder of the encoder, or its name on the Hugging Face hub."""
+
+    revision: str | None = None
+    """Branch, tag or commit of a model on the hub; null is its main branch."""
+
+
+class DataConfig(Section):
+    """The rows that are trained on, and how many tokens of them are read."""
+
+    train: tuple[str, ...] = Field(min_length=1, json_schema_extra=CONTENT)
+    """JSON-lines files with the keys `query`, `pos`, `neg` and, for distillation, `pos_scores` and `neg_scores`."""
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _want_a_list(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise PydanticCustomError(
+                "list_of_files", "a list of files is expected, found {found}", {"found": repr(value)}
+            )
+        return value
+
+    validation: str | None = Field(default=None, json_schema_extra=TRANSIENT)
+    """A file of the same format that is measured while training; its texts are pooled as the candidates."""
+
+    negatives: NonNegativeInt = 7
+    """Hard negatives of each row, drawn without replacement; 0 leaves the other rows' passages alone."""
+
+    query_max_length: int = Field(default=128, ge=2)
+    """Tokens of a query, special tokens included."""
+
+    passage_max_length: int = Field(default=512, ge=2)
+    """Tokens of a passage, special tokens included; also the saved model's own maximum."""
+
+
+class OptimConfig(Section):
+    """AdamW, with a linear warm-up and a linear decay to zero."""
+
+    steps: NonNegativeInt
+    """Optimizer steps; 0 saves the model as it is before any training."""
+
+    batch_size: PositiveInt
+    """Rows of one step, over all processes; their passages are each other's negatives."""
+
+    learning_rate: PositiveFloat
+    """The highest learning rate, reached at the end of the warm-up."""
+
+    weight_decay: NonNegativeFloat = 0.0
+    """Decay of AdamW on matrices; vectors (biases, norms) are never decayed."""
+
+    warmup_steps: NonNegativeInt = 0
+    """Steps in which the learning rate rises from zero."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's two decay rates of the moments, each at least 0 and below 1."""
+
+    eps: PositiveFloat = 1e-8
+    """AdamW's epsilon."""
+
+    gradient_clip: PositiveFloat | None = 1.0
+    """The gradient's largest norm over all parameters; null does not clip."""
+
+    @model_validator(mode="after")
+    def _check_ranges(self) -> OptimConfig:
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise PydanticCustomError(
+                "betas", "betas must each be at least 0 and below 1, found {betas}", {"betas": list(self.betas)}
+            )
+        if self.steps and self.warmup_steps > self.steps:
+            raise PydanticCustomError(
+                "warmup_steps",
+                "warmup_steps ({warmup}) must not be larger than steps ({steps})",
+                {"warmup": self.warmup_steps, "steps": self.steps},
+            )
+        return self
+
+
+class LossConfig(Section):
+    """InfoNCE over the batch's passages, or distillation of a teacher's scores where a row has them."""
+
+    temperature: PositiveFloat = 0.02
+    """Divides the cosine similarities."""
+
+    distillation: Literal["auto", "off"] = "auto"
+    """`auto`: rows with teacher scores are distilled, the others use InfoNCE. `off`: scores are ignored."""
+
+    teacher_temperature: PositiveFloat = 1.0
+    """Divides the teacher's scores before their softmax."""
+
+
+class RuntimeConfig(Section):
+    """Where and how the training runs. None of it changes what is trained."""
+
+    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=TRANSIENT)
+    """The hardware; `auto` takes a GPU when there is one."""
+
+    devices: PositiveInt = Field(default=1, json_schema_extra=TRANSIENT)
+    """Processes, one a device."""
+
+    num_workers: NonNegativeInt = Field(default=0, json_schema_extra=TRANSIENT)
+    """Processes that read and tokenize rows; 0 does it in the training process."""
+
+    threads: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
+    """CPU threads of torch; null leaves torch's own choice."""
+
+    log_every: PositiveInt = Field(default=10, json_schema_extra=TRANSIENT)
+    """Steps between two records of the training metrics."""
+
+    validate_every: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
+    """Steps between two validations; null validates at the end alone."""
+
+    checkpoint_every: PositiveInt | None = Field(default=500, json_schema_extra=TRANSIENT)
+    """Steps between two checkpoints; null writes none."""

@@ -1,0 +1,18 @@
+"""What Lightning trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lmk_train._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from lmk_train.modules.contrastive import ContrastiveModule, NonFiniteLossError
+    from lmk_train.modules.schedule import warmup_then_decay
+
+__all__ = ["ContrastiveModule", "NonFiniteLossError", "warmup_then_decay"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {"ContrastiveModule": "contrastive", "NonFiniteLossError": "contrastive", "warmup_then_decay": "schedule"},
+)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import doctest
+from importlib import import_module
+
+import pytest
+
+MODULES = [
+    "lmk_train.callbacks.validation",
+    "lmk_train.config.training",
+    "lmk_train.data.batches",
+    "lmk_train.data.draws",
+    "lmk_train.data.rows",
+    "lmk_train.loss.contrastive",
+    "lmk_train.modules.schedule",
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    result = doctest.testmod(import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0

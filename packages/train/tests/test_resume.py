@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from lmk_core import Embedder
+from lmk_train import train
+from lmk_train.callbacks import CheckpointMismatchError, Checkpoints
+
+VARIABLE = {"kind": "landmark", "granularity": [2, 4, 8]}
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Makes the training die after a step, behind its checkpoint if it wrote one; 0 lets it live."""
+    original = Checkpoints.on_train_batch_end
+
+    def arm(step: int) -> None:
+        def hook(self, trainer, *args):
+            original(self, trainer, *args)
+            if trainer.global_step == step:
+                raise Stopped
+
+        monkeypatch.setattr(Checkpoints, "on_train_batch_end", hook)
+
+    return arm
+
+
+def weights(model: Path) -> dict[str, torch.Tensor]:
+    return Embedder.from_pretrained(model, device="cpu").module.state_dict()
+
+
+def assert_same(left: Path, right: Path) -> None:
+    ours, theirs = weights(left), weights(right)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert torch.equal(ours[name], theirs[name]), name
+
+
+@pytest.mark.parametrize("stop", [5, 7, 10])
+@pytest.mark.parametrize("kind", [VARIABLE, {"kind": "latent_attention", "num_latents": 4}], ids=["landmark", "latent"])
+def test_a_resumed_training_is_the_undisturbed_one(kind, stop, make_config, tmp_path, recorder, stop_after, rows_file):
+    """Dropout is on, an epoch has 8 batches: random state, data order and schedule all have to go on exactly."""
+    settings = {"pooling": kind, "optim__steps": 10, "runtime__checkpoint_every": 5}
+    whole = train(make_config(pooling=kind, optim__steps=10), tmp_path / "whole", recorder)
+    expected = recorder.curve("train/loss")
+
+    config = make_config(**settings, data__validation=str(rows_file), runtime__validate_every=3)
+    stop_after(stop)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run", recorder)
+    assert (tmp_path / "run/checkpoints/last.ckpt").exists()
+    assert not (tmp_path / "run/model").exists()
+    stop_after(0)
+    recorder.values.clear()
+    torch.manual_seed(12345)
+    resumed = train(config, tmp_path / "run", recorder)
+
+    assert_same(resumed, whole)
+    at = 5 if stop < 10 else 10
+    assert recorder.curve("train/loss") == {step: loss for step, loss in expected.items() if step > at}
+    assert {"event": "resumed", "step": at} in recorder.events
+    assert 10 in recorder.curve("validation/ndcg_at_10")
+    assert not (tmp_path / "run/checkpoints").exists()
+
+
+def test_checkpoints_hold_plain_values_and_leave_no_litter(make_config, tmp_path, stop_after):
+    stop_after(4)
+    with pytest.raises(Stopped):
+        train(make_config(runtime__checkpoint_every=2), tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["last.ckpt"]
+    content = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
+    assert content["global_step"] == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", None])
+def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, recorder, stop_after):
+    config = make_config(runtime__checkpoint_every=3)
+    whole = train(make_config(), tmp_path / "whole")
+    path = tmp_path / "run/checkpoints/last.ckpt"
+    if content is None:
+        stop_after(3)
+        with pytest.raises(Stopped):
+            train(config, tmp_path / "run")
+        stop_after(0)
+        content = path.read_bytes()[:-1000]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    resumed = train(config, tmp_path / "run", recorder)
+    assert recorder.kinds() == ["start", "checkpoint_unreadable", "finished"]
+    assert str(path) in recorder.events[1]["path"]
+    assert list(recorder.curve("train/loss")) == [1, 2, 3, 4, 5, 6]
+    assert_same(resumed, whole)
+
+
+def test_another_configuration_is_refused(make_config, tmp_path, stop_after):
+    stop_after(3)
+    with pytest.raises(Stopped):
+        train(make_config(runtime__checkpoint_every=3), tmp_path)
+    stop_after(0)
+    with pytest.raises(CheckpointMismatchError, match=r"optim.learning_rate: 0.01 there, 0.001 here.*remove it"):
+        train(make_config(optim__learning_rate=1e-3), tmp_path)
+    assert (tmp_path / "checkpoints/last.ckpt").exists()
+
+
+def test_the_runtime_and_the_places_of_files_may_change(make_config, tmp_path, stop_after, rows_file, tiny_model):
+    whole = train(make_config(), tmp_path / "whole")
+    stop_after(3)
+    with pytest.raises(Stopped):
+        train(make_config(runtime__checkpoint_every=3), tmp_path / "run")
+    stop_after(0)
+    moved = tmp_path / "moved.jsonl"
+    moved.write_bytes(rows_file.read_bytes())
+    config = make_config(data__train=[str(moved)], runtime={"accelerator": "cpu", "num_workers": 1, "log_every": 5})
+    assert_same(train(config, tmp_path / "run"), whole)
