@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmk_experiments.jobs.references import real_training
+from lmk_experiments.jobs.startup import quick_imports
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, CellRecorder
 
@@ -15,8 +16,9 @@ def run_training(folder: str) -> None:
     cell = Cell(Path(folder))
 
     def work(recorder: CellRecorder) -> dict[str, Any]:
-        from lmk_train import train
-        from lmk_train.config import TrainConfig
+        with quick_imports():
+            from lmk_train import train
+            from lmk_train.config import TrainConfig
 
         config = TrainConfig.model_validate(real_training(cell.config, cell.root))
         model = train(config, cell.folder, recorder)
