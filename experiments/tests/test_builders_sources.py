@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmk_experiments.builders.pairs import digest, drop_copies, find_pairs, split_of
+from lmk_experiments.builders.pairs import Pair, digest, drop_copies, find_pairs, split_of, training_rows
 from lmk_experiments.builders.retrieval import quarter_of
 from lmk_experiments.builders.sources import Function, Source, first_paragraph, read_module, read_source
 
@@ -154,6 +154,27 @@ def test_only_the_first_of_two_equal_bodies_is_kept_and_short_ones_are_no_copies
     first, copy = function("a", "A.", body), function("b", "B.", body.replace("    ", "        "))
     stubs = [function("c", None, "    pass"), function("d", None, "    pass")]
     assert drop_copies([first, copy, *stubs]) == [first, *stubs]
+
+
+def test_negatives_come_from_the_module_then_the_package_then_anywhere():
+    def members(module: str, count: int) -> list[Function]:
+        made = [function(f"{module.replace('.', '_')}_{number}", None) for number in range(count)]
+        return [Function(module, one.name, one.code, None) for one in made]
+
+    functions = {"a.x": members("a.x", 5), "a.y": members("a.y", 1), "a.z": members("a.z", 2), "b": members("b", 1)}
+    pairs = [Pair(f"query {module}", functions[module][0]) for module in functions]
+    rows = training_rows(pairs, functions, negatives=3, characters=40)
+    assert len(rows) == 4
+    for row in rows:
+        module = row["query"].removeprefix("query ")
+        assert row["pos"] == [functions[module][0].code[:40]]
+        assert len(set(row["neg"])) == 3
+        assert row["pos"][0] not in row["neg"]
+        own = {one.code[:40] for one in functions[module]}
+        package = {one.code[:40] for name, group in functions.items() for one in group if name[0] == module[0]}
+        assert len(own & set(row["neg"])) == min(3, len(own) - 1)
+        assert len(package & set(row["neg"])) == min(3, len(package) - 1)
+    assert rows == training_rows(reversed(pairs), dict(reversed(functions.items())), negatives=3, characters=40)
 
 
 def test_splits_follow_from_the_name_alone():

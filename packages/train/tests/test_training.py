@@ -118,8 +118,10 @@ def test_the_runtime_changes_nothing(make_config, tmp_path, change):
     assert same(weights(train(config, tmp_path / "a")), weights(train(changed, tmp_path / "b")))
 
 
-def test_bf16_trains_float32_weights(make_config, tmp_path, recorder):
-    model = train(make_config(precision="bf16"), tmp_path, recorder)
+def test_bf16_trains_float32_weights(make_config, tmp_path, recorder, rows_file):
+    config = make_config(precision="bf16", data__validation=str(rows_file), runtime__validate_every=3)
+    model = train(config, tmp_path, recorder)
+    assert list(recorder.curve("validation/ndcg_at_10")) == [3, 6]
     assert {value.dtype for value in weights(model).values()} == {torch.float32}
     fp32 = weights(train(make_config(), tmp_path / "fp32"))
     assert not same(weights(model), fp32)

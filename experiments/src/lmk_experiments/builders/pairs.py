@@ -87,28 +87,28 @@ def training_rows(
     """Rows of the FlagEmbedding form, shuffled; the negatives are other functions of the positive's module.
 
     Args:
-        functions: by module, of the same split; where a module has too few, those of its package fill the row.
+        functions: by module, of the same split; where a module has too few, those of its package fill the row, then
+            any.
         characters: passages are cut here; more than a training reads would only make a larger file.
     """
-    by_module: dict[str, list[Function]] = {}
-    by_package: dict[str, list[Function]] = defaultdict(list)
-    for module, members in functions.items():
-        long_enough = [function for function in members if len(function.body) >= BODY_CHARACTERS[0]]
-        by_module[module] = sorted(long_enough, key=lambda function: digest(f"negative {function.id}"))
-        by_package[module.partition(".")[0]] += by_module[module]
+    members = (one for group in functions.values() for one in group if len(one.body) >= BODY_CHARACTERS[0])
+    around: dict[str, list[str]] = defaultdict(list)  # by module, by package, and all of them by ""
+    for function in sorted(members, key=lambda function: digest(f"negative {function.id}")):
+        for place in {function.module, function.module.partition(".")[0], ""}:
+            around[place].append(function.code[:characters])
     rows = []
     for pair in sorted(pairs, key=lambda pair: digest(f"row {pair.function.id}")):
-        positive = pair.function
-        chosen = _others(positive, by_module[positive.module], negatives)
-        if len(chosen) < negatives:
-            chosen += _others(positive, by_package[positive.module.partition(".")[0]], negatives - len(chosen))
-        texts = [function.code[:characters] for function in chosen]
-        rows.append({"query": pair.query, "pos": [positive.code[:characters]], "neg": texts})
+        module, positive = pair.function.module, pair.function.code[:characters]
+        chosen: dict[str, None] = {}  # a set that keeps its order
+        for place in (module, module.partition(".")[0], ""):
+            if len(chosen) < negatives:
+                start = digest(pair.function.id) % len(around[place])
+                chosen |= dict.fromkeys(_others(positive, around[place], start, negatives))
+        rows.append({"query": pair.query, "pos": [positive], "neg": list(chosen)[:negatives]})
     return rows
 
 
-def _others(positive: Function, drawn: list[Function], count: int) -> list[Function]:
-    """The ``count`` functions that come in ``drawn`` from a place on that depends on the positive."""
-    start = digest(positive.id) % len(drawn)
+def _others(positive: str, drawn: list[str], start: int, count: int) -> list[str]:
+    """At most ``count`` texts of ``drawn`` from ``start`` on and round again, without the positive."""
     window = [drawn[(start + step) % len(drawn)] for step in range(min(len(drawn), count + 1))]
-    return [function for function in window if function.id != positive.id][:count]
+    return [text for text in window if text != positive][:count]

@@ -64,7 +64,7 @@ class Quickstart:
 
 FULL_SIZE = Quickstart(
     sources=QUICKSTART_SOURCES,
-    shape=ModelShape(hidden=128, layers=2, heads=4, intermediate=256, vocabulary=6144),
+    shape=ModelShape(hidden=128, layers=2, heads=2, intermediate=256, vocabulary=6144),
     validation=0.01,
     evaluation=0.11,
     validation_rows=200,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lmk_experiments.jobs.references import real_suite
-from lmk_experiments.jobs.startup import quick_imports
+from lmk_experiments.jobs.startup import quick_imports, quiet_progress
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, CellError, CellRecorder, training_cell
 
@@ -28,6 +28,7 @@ def _run_evaluation(cell: Cell) -> None:
             from lmk_core.pooling import PoolingConfig
             from lmk_eval import evaluate
             from lmk_eval.suites import Suite
+        quiet_progress()
 
         config = cell.config
         training = training_cell(cell.root, config["training"])

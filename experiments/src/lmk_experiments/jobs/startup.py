@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import sys
 from collections.abc import Generator
 
 
@@ -20,3 +22,12 @@ def quick_imports() -> Generator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def quiet_progress() -> None:
+    """No progress bars of transformers in a log that nobody watches: they are for terminals."""
+    if not sys.stderr.isatty():
+        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmk_experiments.jobs.references import real_training
-from lmk_experiments.jobs.startup import quick_imports
+from lmk_experiments.jobs.startup import quick_imports, quiet_progress
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, CellRecorder
 
@@ -19,6 +19,7 @@ def run_training(folder: str) -> None:
         with quick_imports():
             from lmk_train import train
             from lmk_train.config import TrainConfig
+        quiet_progress()
 
         config = TrainConfig.model_validate(real_training(cell.config, cell.root))
         model = train(config, cell.folder, recorder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmk_core._lazy import lazy_exports
+from lmk_core.lazy import lazy_exports
 from lmk_core.pooling import PoolingConfig, PoolingConfigError, draw_granularity
 from lmk_core.recording import NullRecorder, Recorder
 

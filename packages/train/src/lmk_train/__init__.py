@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmk_train._lazy import lazy_exports
+from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_train.config import TrainConfig
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DataError", "TrainConfig", "train"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
-    {"DataError": "data.errors", "TrainConfig": "config", "train": "training"},
+    {"DataError": ".data.errors", "TrainConfig": ".config", "train": ".training"},
 )

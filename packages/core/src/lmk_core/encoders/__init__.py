@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmk_core._lazy import lazy_exports
+from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_core.encoders.loading import EncoderError, load_encoder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmk_core._lazy import lazy_exports
 from lmk_core.layouts.layout import Layout
 from lmk_core.layouts.special_tokens import SpecialTokens, SpecialTokensError
+from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_core.layouts.batch import PooledBatch, pad_layouts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmk_train._lazy import lazy_exports
+from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_train.callbacks.checkpoints import CheckpointMismatchError, Checkpoints, find_checkpoint
@@ -20,14 +20,14 @@ __all__ = [
     "find_checkpoint",
 ]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "CheckpointMismatchError": "checkpoints",
-        "Checkpoints": "checkpoints",
-        "MetricsReporter": "recording",
-        "ProgressBar": "recording",
-        "RetrievalValidation": "validation",
-        "find_checkpoint": "checkpoints",
+        "CheckpointMismatchError": ".checkpoints",
+        "Checkpoints": ".checkpoints",
+        "MetricsReporter": ".recording",
+        "ProgressBar": ".recording",
+        "RetrievalValidation": ".validation",
+        "find_checkpoint": ".checkpoints",
     },
 )

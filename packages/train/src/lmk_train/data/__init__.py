@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmk_train._lazy import lazy_exports
+from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_train.data.batches import BatchOrder, ExampleDataset
@@ -28,19 +28,19 @@ __all__ = [
     "draw_example",
 ]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "Batch": "collate",
-        "BatchOrder": "batches",
-        "Collator": "collate",
-        "ContrastiveData": "module",
-        "DataError": "errors",
-        "Example": "draws",
-        "ExampleDataset": "batches",
-        "Row": "rows",
-        "RowFile": "rows",
-        "Rows": "rows",
-        "draw_example": "draws",
+        "Batch": ".collate",
+        "BatchOrder": ".batches",
+        "Collator": ".collate",
+        "ContrastiveData": ".module",
+        "DataError": ".errors",
+        "Example": ".draws",
+        "ExampleDataset": ".batches",
+        "Row": ".rows",
+        "RowFile": ".rows",
+        "Rows": ".rows",
+        "draw_example": ".draws",
     },
 )

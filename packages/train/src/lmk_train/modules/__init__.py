@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmk_train._lazy import lazy_exports
+from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_train.modules.contrastive import ContrastiveModule, NonFiniteLossError
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContrastiveModule", "NonFiniteLossError", "warmup_then_decay"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
-    {"ContrastiveModule": "contrastive", "NonFiniteLossError": "contrastive", "warmup_then_decay": "schedule"},
+    {"ContrastiveModule": ".contrastive", "NonFiniteLossError": ".contrastive", "warmup_then_decay": ".schedule"},
 )
