@@ -92,6 +92,7 @@ def save_model(folder: Path, tokenizer: Tokenizer, shape: ModelShape) -> None:
     """
     import torch
     from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
+    from transformers.utils import logging
 
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -122,4 +123,10 @@ def save_model(folder: Path, tokenizer: Tokenizer, shape: ModelShape) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(shape.seed)
         model = ModernBertModel(config).float()
-    model.save_pretrained(folder)
+    was_shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # a bar of its own for one file of a few megabytes
+    try:
+        model.save_pretrained(folder)
+    finally:
+        if was_shown:
+            logging.enable_progress_bar()

@@ -69,7 +69,7 @@ FULL_SIZE = Quickstart(
     evaluation=0.11,
     validation_rows=200,
     candidates=1000,
-    documents=160,
+    documents=120,
     queries_each=150,
 )
 
