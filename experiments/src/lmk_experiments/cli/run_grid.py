@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -24,6 +25,9 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
     else:
         typer.echo(f"{record.name}: {len(jobs) - len(waiting)} of {len(jobs)} jobs are done already, under {root}")
         _sync(root, record)
+        # Idle OpenMP threads sleep instead of spinning: beside other work on the same cores, spinning made a training
+        # of a minute take four.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         with Display(jobs, after=lambda: _sync(root, record)) as display:
             results = run_jobs(jobs, at_once=at_once, on_change=display.change, tick=display.tick)
         failed = [name for name, result in results.items() if result.state != "done"]
