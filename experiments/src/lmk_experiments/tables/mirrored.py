@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lmk_experiments.mirror import SyncReport, sync
 from lmk_experiments.tables.collect import grid_table
-from lmk_experiments.tables.markdown import render_markdown
+from lmk_experiments.tables.formats.markdown import render_markdown
 
 
 def sync_with_tables(
