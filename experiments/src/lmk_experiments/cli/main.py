@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 import typer
 
-from lmk_experiments.cli import grids, steps, tracking
+from lmk_experiments.cli import grids, steps, tables, tracking
 
 DEBUG_FLAG = "--debug"
 
@@ -26,6 +26,7 @@ app = typer.Typer(
     ),
 )
 grids.register(app)
+tables.register(app)
 tracking.register(app)
 steps.register(app)
 

@@ -2,6 +2,7 @@
 
 from lmk_experiments.tables.collect import assemble, collect, default_spec, grid_spec, grid_table, published_table
 from lmk_experiments.tables.formats import FORMATS, render, render_markdown
+from lmk_experiments.tables.per_task import published_task_tables, task_tables
 from lmk_experiments.tables.published import Published, load_published
 from lmk_experiments.tables.source import Origin, Source, load_source
 from lmk_experiments.tables.spec import Column, LabelColumn, Row, TableSpec, TableSpecError
@@ -29,6 +30,8 @@ __all__ = [
     "load_published",
     "load_source",
     "published_table",
+    "published_task_tables",
     "render",
     "render_markdown",
+    "task_tables",
 ]

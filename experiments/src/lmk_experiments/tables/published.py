@@ -67,10 +67,10 @@ class Published:
         if column.metric in held:
             return held[column.metric]
         # Print names a metric, a spec may ask for "the main one": where only one is there, it is meant.
-        grouped = "[" in column.metric
-        only = [metric for metric in held if ("[" in metric) == grouped]
-        either_main = column.metric == "main_score" or only == ["main_score"]
-        return held[only[0]] if len(only) == 1 and either_main and not grouped else None
+        plain, _, group = column.metric.partition("[")
+        only = [metric for metric in held if metric.partition("[")[2] == group]
+        either_main = plain == "main_score" or [metric.partition("[")[0] for metric in only] == ["main_score"]
+        return held[only[0]] if len(only) == 1 and either_main else None
 
 
 def load_published(grid: str, folder: Path | None = None) -> Published:

@@ -16,7 +16,7 @@ def render_csv(tables: Sequence[Table]) -> str:
     """One line a row: its name, its labels, then for every column its value, or the state of a missing one.
 
     Where the tables have them, ``<column> ±``, ``<column> difference``, ``<column> published`` and ``<column> against``
-    stand after a column. Several tables of the same rows stand beside each other, their columns named by the table too.
+    stand after a column. Several tables of the same rows stand beside each other, their columns named by the suite too.
     """
     labels = tables[0].labels
     header = ["row", *("/".join(filter(None, (label.group, label.title))) for label in labels)]
@@ -24,7 +24,7 @@ def render_csv(tables: Sequence[Table]) -> str:
     for table in tables:
         extras = _extras(table)
         for index, column in enumerate(table.columns):
-            name = column.name if len(tables) == 1 else f"{table.title}: {column.name}"
+            name = column.name if len(tables) == 1 else f"{column.suite}: {column.name}"
             header += [name, *(f"{name} {extra}" for extra in extras)]
             for line, row in zip(lines, table.rows, strict=True):
                 line += _values(row.cells[index], extras)
