@@ -6,12 +6,13 @@ import sys
 import traceback
 from typing import NoReturn
 
-import click
 import typer
 
-from lmk_experiments.cli import grids, steps, tables, tracking
+from lmk_experiments.cli import grids, steps, tables, tracking, upkeep
 
 DEBUG_FLAG = "--debug"
+# New versions of typer carry a click of their own, old ones use click itself: this is the right one of the two.
+_CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="lmk",
@@ -28,6 +29,7 @@ app = typer.Typer(
 grids.register(app)
 tables.register(app)
 tracking.register(app)
+upkeep.register(app)
 steps.register(app)
 
 
@@ -37,14 +39,12 @@ def main() -> NoReturn:
     debug = DEBUG_FLAG in sys.argv[1:]
     try:
         code = app(arguments, standalone_mode=False)
-    except click.exceptions.Abort:
-        code = 130
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         code = 130
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+    except _CommandLineError as error:
+        error.show()  # ty: ignore[unresolved-attribute]
+        code = error.exit_code  # ty: ignore[unresolved-attribute]
     except BrokenPipeError:
         code = 0
         sys.stderr.close()
