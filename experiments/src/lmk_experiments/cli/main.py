@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -12,7 +12,7 @@ from lmk_experiments.cli import grids, steps, tables, tracking, upkeep
 
 DEBUG_FLAG = "--debug"
 # New versions of typer carry a click of their own, old ones use click itself: this is the right one of the two.
-_CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
+_CommandLineError: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="lmk",
@@ -43,8 +43,8 @@ def main() -> NoReturn:
         print("interrupted", file=sys.stderr)
         code = 130
     except _CommandLineError as error:
-        error.show()  # ty: ignore[unresolved-attribute]
-        code = error.exit_code  # ty: ignore[unresolved-attribute]
+        error.show()
+        code = error.exit_code
     except BrokenPipeError:
         code = 0
         sys.stderr.close()
