@@ -209,3 +209,13 @@ def test_the_grid_carries_its_table(browser: Browser, experiments: dict[str, str
     numbers = [cell.strip(" *").removeprefix("<u>").removesuffix("</u>") for cell in line.split("|")[2:-1]]
     assert len(numbers) == 2
     assert all(number in shown for number in numbers), (numbers, shown)
+
+
+def test_the_table_is_a_page_with_underlines_too(browser: Browser, experiments: dict[str, str]) -> None:
+    address = tree(browser, experiments["lmk-train"], 1 + 3)["mini"]
+    browser.open(f"{address}/artifacts/table.html")
+    browser.shows("table.html")
+    frame = "return document.querySelector('iframe') !== null"
+    until(lambda: browser.run(frame), "the frame with the page")
+    time.sleep(2)  # the frame's content comes from a sandbox that scripts of the page cannot look into
+    browser.picture("table-page")

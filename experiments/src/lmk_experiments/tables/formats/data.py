@@ -43,7 +43,7 @@ def _extras(table: Table) -> list[str]:
         "±": any(cell.deviation is not None for cell in cells),
         "difference": table.differences and any(cell.difference is not None for cell in cells),
         "published": bool(table.published) and any(cell.published is not None for cell in cells),
-        "against": any(cell.against is not None for cell in cells),
+        "against": bool(table.published) and any(cell.against is not None for cell in cells),
     }
     return [extra for extra, there in wanted.items() if there]
 
