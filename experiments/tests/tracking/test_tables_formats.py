@@ -182,7 +182,6 @@ def test_latex_has_booktabs_rules_and_spans():
     # The label is merged into the one above, and the row's rule stands above that one.
     assert "\\midrule\nLMK & 32" in text
     assert "\n & 64 & 49.0 $\\pm$ 0.3" in text
-    assert "resizebox" not in text
 
 
 def test_markdown_leaves_merged_labels_out():

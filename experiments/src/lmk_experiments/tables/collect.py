@@ -88,7 +88,7 @@ def assemble(
 def published_table(spec: TableSpec, published: Published, grid: str, title: str) -> Table:
     """The published numbers alone, as ``spec`` prints them; nothing has to be run.
 
-    Averages are those of the published columns. A cell without a published number says so.
+    Averages are as printed where they are, else those of the published columns. A cell without a number says so.
 
     Raises:
         TableSpecError: the labels do not fit the pivot.
@@ -102,12 +102,12 @@ def published_table(spec: TableSpec, published: Published, grid: str, title: str
 
 
 def published_values(spec: TableSpec, published: Published, row: str) -> list[float | None]:
-    """What was published for a row, column by column; an average is that of its published columns."""
+    """What was published for a row, column by column; an average as printed, else that of its published columns."""
     values = [published.value(row, column) for column in spec.columns]
     for index, column in enumerate(spec.columns):
         parts = [values[spec.averaged(name)] for name in column.mean_of or ()]
         numbers = [part for part in parts if part is not None]
-        if parts and len(numbers) == len(parts):
+        if values[index] is None and parts and len(numbers) == len(parts):
             values[index] = statistics.fmean(numbers)
     return values
 

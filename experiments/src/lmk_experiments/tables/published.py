@@ -44,12 +44,15 @@ class Published:
         return list(dict.fromkeys(metric for held in found for metric in held))
 
     def value(self, row: str, column: Column) -> float | None:
-        """What was published for ``row`` in a column of scores, in the column's units, or ``None``."""
+        """What was published for ``row`` in a column, in the column's units; ``None`` where nothing was.
+
+        Of a mean of columns only what is printed as such.
+        """
         if column.suite is None:
-            return None
+            return next(iter(self.values.get((row, column.published or "", ""), {}).values()), None)
         if column.task is None:
             found = [self._one(row, column, "")]
-            if found == [None]:
+            if (row, column.suite, "") not in self.values:
                 found = [self._one(row, column, task) for task in self.tasks(column.suite)]
         else:
             tasks = (column.task,) if isinstance(column.task, str) else column.task

@@ -40,6 +40,8 @@ class Column(_Section):
     """The metric of the task; `main_score` is the one the task names itself."""
     mean_of: tuple[str, ...] | None = None
     """Titles of other columns (or `group/title`); the column is their mean, without `suite`, `task` and `metric`."""
+    published: str | None = None
+    """Only of a mean: what the file of published numbers calls it in `suite`; without, its published columns' mean."""
     digits: int = Field(default=1, ge=0, le=10)
     """Digits after the point."""
     scale: float = Field(default=100.0, allow_inf_nan=False)
@@ -67,6 +69,8 @@ class Column(_Section):
                 raise TableSpecError(f"column {self.name!r} is a mean of columns, so it has no `{extra[0]}`", extra[0])
             if not self.mean_of:
                 raise TableSpecError(f"column {self.name!r} is the mean of no column", "mean_of")
+        elif self.published is not None:
+            raise TableSpecError(f"column {self.name!r} is no mean, so it has no `published`", "published")
         if self.task == ():
             raise TableSpecError(f"column {self.name!r} lists no task; leave `task` out for all of them", "task")
         return self

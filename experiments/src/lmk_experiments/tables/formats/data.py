@@ -51,7 +51,7 @@ def _extras(table: Table) -> list[str]:
 def _values(cell: TableCell, extras: Sequence[str]) -> list[str]:
     held = {"±": cell.deviation, "difference": cell.difference, "published": cell.published, "against": cell.against}
     extra = ["" if held[name] is None else repr(held[name]) for name in extras]
-    return [cell.state if cell.value is None else repr(cell.value), *extra]
+    return [(cell.state or "no score") if cell.value is None else repr(cell.value), *extra]
 
 
 def render_json(tables: Sequence[Table]) -> str:

@@ -43,8 +43,8 @@ _SIGNS = {
     "[": "{[}",
     "]": "{]}",
 }
-_WIDE = 9
-"""Columns from which on a table is scaled to the width of the text."""
+_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+"""A table that is wider than the text is scaled to it; a narrow one stays as it is."""
 
 
 def escape(text: str) -> str:
@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 def render_latex(tables: Sequence[Table]) -> str:
     r"""Every table as a ``table`` environment, to be read with ``\input``.
 
-    The document needs ``booktabs``, and ``graphicx`` for wide tables, which are scaled to the text.
+    The document needs ``booktabs``, and ``graphicx``, which scales wide tables to the text.
     """
     head = "% Needs \\usepackage{booktabs,graphicx} and, for quotation marks, \\usepackage[T1]{fontenc}.\n"
     return head + "\n".join(map(_table, tables, range(len(tables))))
@@ -67,8 +67,8 @@ def render_latex(tables: Sequence[Table]) -> str:
 
 def _table(table: Table, number: int) -> str:
     layout = lay_out(table)
-    count = layout.label_count + len(table.columns)
     body = [
+        _FIT,
         rf"\begin{{tabular}}{{@{{}}{'l' * layout.label_count}{'r' * len(table.columns)}@{{}}}}",
         r"\toprule",
         *_header(layout.header, layout.label_count),
@@ -81,14 +81,12 @@ def _table(table: Table, number: int) -> str:
         if row.baseline and not table.labels:
             texts[-1] += " (baseline)"
         body.append(_line([*texts, *map(_cell, cells)]))
-    body += [r"\bottomrule", r"\end{tabular}"]
-    if count > _WIDE:
-        body = [r"\resizebox{\linewidth}{!}{%", *body[:-1], body[-1] + "}"]
+    body += [r"\bottomrule", r"\end{tabular}}"]
     name = re.sub(r"[^A-Za-z0-9-]+", "-", table.grid).strip("-") + (f"-{number}" if number else "")
     return "\n".join(
         [
             r"\begin{table}[tbp]",
-            r"\centering",
+            r"\centering\setlength{\tabcolsep}{4pt}",
             rf"\caption{{{escape(table.title)}}}",
             rf"\label{{tab:{name}}}",
             *body,
