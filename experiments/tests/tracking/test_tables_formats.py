@@ -117,6 +117,8 @@ def test_html_is_a_page_with_spans():
     ]
     assert '<th scope="colgroup" class="span" colspan="2">Out</th>' in page
     assert '<th scope="rowgroup" class="label" rowspan="2">LMK</th>' in page
+    # Only what stands above the two label columns is set to the left.
+    assert page.count('<th scope="col" class="label">') == 3 * 2
     assert "<b>61.3</b>" in page
     assert "<u>50.0</u>" in page
     # Nothing is fetched and nothing runs: the page stands alone.

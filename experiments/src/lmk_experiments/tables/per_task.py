@@ -97,10 +97,10 @@ def _columns(like: Column, task: str, metrics: list[str]) -> list[Column]:
 
 
 def _groups(metrics: list[str], whole: str) -> list[str]:
-    """The task's grouped metrics of one kind: of the metric that is shown, else of the first that has groups."""
+    """The grouped metrics of one kind: of the metric that is shown, or for the main one of the first with groups."""
     parsed = [(match["metric"], name) for name in metrics if (match := _GROUP.fullmatch(name))]
     kinds = [kind for kind, _ in parsed]
-    kind = whole if whole in kinds else next(iter(kinds), None)
+    kind = next(iter(kinds), None) if whole == "main_score" and whole not in kinds else whole
     return [name for other, name in parsed if other == kind]
 
 

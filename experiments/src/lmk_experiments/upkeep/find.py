@@ -73,9 +73,8 @@ def _rows(root: Path, typed: str, seed: int | None) -> list[tuple[str, RowRecord
 def _cells(root: Path, typed: str) -> list[Cell]:
     if not _ID.fullmatch(typed):
         return []
-    return [
-        Cell(path.parent) for kind in ("trainings", "evaluations") for path in root.glob(f"{kind}/{typed}*/cell.json")
-    ]
+    found = [path for kind in ("trainings", "evaluations") for path in root.glob(f"{kind}/{typed}*/cell.json")]
+    return [Cell(path.parent) for path in sorted(found)]
 
 
 def _row_side(root: Path, grid: str, row: RowRecord) -> Side:

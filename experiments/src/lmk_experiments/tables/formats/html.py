@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape as _escape
+from itertools import accumulate
 
 from lmk_experiments.tables.formats.layout import Shown, Span, lay_out, legend, origin, ranked, shown_rows
 from lmk_experiments.tables.table import Table
@@ -44,7 +45,8 @@ def _section(table: Table, level: str) -> str:
     layout = lay_out(table)
     lines = ["<section>", f"<{level}>{escape(table.title)}</{level}>", '<div class="scroll">', "<table>", "<thead>"]
     for header in layout.header:
-        cells = [_header(span, label=index < layout.label_count) for index, span in enumerate(header)]
+        starts = accumulate((span.columns for span in header), initial=0)
+        cells = [_header(span, label=at < layout.label_count) for span, at in zip(header, starts, strict=False)]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     lines += ["</thead>", "<tbody>"]
     for index, ((row, cells), labels) in enumerate(zip(shown_rows(table), layout.labels, strict=True)):
