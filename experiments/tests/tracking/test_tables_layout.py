@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
 from lmk_experiments.configs import ConfigError, Problem, validate
 from lmk_experiments.configs.errors import dotted
@@ -207,3 +211,12 @@ def test_mistakes_in_labels_are_named_with_their_place(changes, expected):
     with pytest.raises(ConfigError) as caught:
         validate(TableSpec, {**PIVOT, **changes}, lambda path, message: Problem("t.yaml", None, dotted(path), message))
     assert expected in str(caught.value)
+
+
+def test_the_table_in_the_readme_is_valid():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```yaml\n(columns:.*?)```", readme, re.DOTALL)
+    spec = validate(
+        TableSpec, yaml.safe_load(block), lambda path, message: Problem("README", None, dotted(path), message)
+    )
+    assert [len(row.labels or ()) for row in spec.rows or ()] == [3, 3, 2]
