@@ -19,9 +19,11 @@ from lmk_experiments.tables import (
     TableSpec,
     grid_table,
     load_published,
+    load_source,
     published_table,
     published_task_tables,
     render,
+    task_tables,
 )
 from lmk_experiments.tables.load import load_spec_of
 
@@ -252,3 +254,29 @@ def test_all_published_tables_compile_in_one_document(tmp_path):
     if folder := os.environ.get("LMK_SCREENSHOTS"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         shutil.copy(tmp_path / "main.pdf", Path(folder) / "tables.pdf")
+
+
+@pytest.mark.parametrize("name", PAPER_TABLES)
+def test_every_table_of_the_paper_fills_from_records(root, name):
+    """All rows and suites of the layout in one grid: numbers from one row, states from the others, nothing is zero."""
+    layout, _ = load_spec_of(name)
+    suites = list(dict.fromkeys(column.suite for column in layout.columns if column.suite))
+    assert layout.rows is not None
+    rows = []
+    for number, row in enumerate(layout.rows, start=1):
+        training = root.train(number, done=number == 1)
+        ids = {suite: f"{1000 * number + index:012x}" for index, suite in enumerate(suites)}
+        for index, suite in enumerate(suites if number == 1 else ()):
+            scores = {"T": {"main_score": 0.5}, "U": {"main_score": 0.7}}
+            described = {"name": suite, "title": None, "tasks": [{"name": "T"}, {"name": "U"}]}
+            assert root.evaluate(1000 * number + index, training, scores, suite=described) == ids[suite]
+        rows.append((row.row, 0, training, ids))
+    record = root.grid(name, rows, table=layout.model_dump(mode="json", exclude_unset=True))
+    table = grid_table(root.path, name)
+    cells = [cell for row in table.rows for cell in row.cells]
+    filled = [cell.value for cell in cells if cell.value is not None]
+    assert filled == pytest.approx([60.0] * len(layout.columns))
+    assert len(cells) == len(layout.columns) * len(layout.rows)
+    missing = {cell.state for cell in cells if cell.value is None}
+    assert missing == {"training failed (stopped without a word: run it again to go on)"}
+    assert len(task_tables(record, load_source(root.path, record))) == len(suites)
