@@ -47,6 +47,7 @@ def ui(
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 5000,
 ) -> None:
     """Show the runs of this root in the MLflow UI, until interrupted."""
+    import signal
     import subprocess
 
     from lmk_experiments.mirror import ui_command
@@ -56,6 +57,8 @@ def ui(
         typer.echo(f"the store is a server that runs already: {command.url}")
         return
     typer.echo(f"MLflow answers at {command.url} in some seconds; Ctrl-C ends it")
+    # Whoever ends this command, by Ctrl-C or by a signal, ends the server too: it would hold the port.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with subprocess.Popen(command.argv, env=command.env) as server:  # noqa: S603 - a list, and no shell
         try:
             raise typer.Exit(server.wait())
