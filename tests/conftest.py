@@ -61,7 +61,15 @@ def lmk() -> Lmk:
 
     def call(*arguments: str | Path, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         command = [str(Path(sys.executable).parent / "lmk"), *map(str, arguments)]
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout)
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
 
     return call
 

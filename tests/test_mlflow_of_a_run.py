@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,3 +89,33 @@ def test_a_store_that_cannot_be_used_is_said_and_the_records_are_read(
     assert done.returncode == 0
     assert "warning: MLflow cannot be used" in done.stderr
     assert "| cls" in done.stdout
+
+
+def test_the_ui_ends_with_its_command(finished: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(Path(sys.executable).parent / "lmk"), "ui", "--port", str(port)]
+    with subprocess.Popen(command, cwd=finished, start_new_session=True) as ui:
+        try:
+            assert waits(lambda: listens(port))
+            ui.terminate()
+            ui.wait(60)
+            assert waits(lambda: not listens(port))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(ui.pid, signal.SIGKILL)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def waits(look: Callable[[], bool], seconds: float = 90) -> bool:
+    deadline = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True

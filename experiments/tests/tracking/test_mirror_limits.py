@@ -99,3 +99,19 @@ def test_a_server_that_is_down_says_what_to_do(two_rows, monkeypatch):
     with pytest.raises(StoreError, match=r"cannot use the MLflow store http://127.0.0.1:9: .*Nothing is lost"):
         sync(two_rows.path, uri="http://me:secret@127.0.0.1:9")
     assert not list(two_rows.path.glob("*/*/mlflow.json"))
+
+
+def test_a_table_may_be_several_files(two_rows, uri):
+    sync(two_rows.path, uri=uri, table_text=lambda grid: {"table.md": "a", "table.html": "<b>a</b>"})
+    parent = two_rows.runs(uri)["grid small"]
+    assert two_rows.artifact(uri, parent, "table.html") == "<b>a</b>"
+    assert sync(two_rows.path, uri=uri, table_text=lambda grid: {"table.md": "a", "table.html": "<b>a</b>"}).writes == 0
+    # Two parents, two files and a tag each.
+    assert sync(two_rows.path, uri=uri, table_text=lambda grid: {"table.md": "a", "table.html": "b"}).writes == 6
+
+
+def test_a_short_cell_does_not_end_before_it_began(two_rows, uri):
+    sync(two_rows.path, uri=uri)
+    done = evaluation_cell(two_rows.path, f"{11:012x}").done()
+    info = two_rows.runs(uri, "evaluation")[f"{11:012x}"].info
+    assert info.end_time - info.start_time == pytest.approx(done["seconds"] * 1000, abs=1)

@@ -5,7 +5,7 @@ import pytest
 from lmk_experiments.configs import ConfigError, Problem, validate
 from lmk_experiments.configs.errors import dotted
 from lmk_experiments.tables import Column, Table, TableCell, TableRow, TableSpec, render_markdown
-from lmk_experiments.tables.markdown import escape
+from lmk_experiments.tables.formats.markdown import escape
 
 
 def column(title: str, **other) -> Column:

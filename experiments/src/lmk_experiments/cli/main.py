@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
-import click
 import typer
 
-from lmk_experiments.cli import grids, steps, tracking
+from lmk_experiments.cli import grids, steps, tables, tracking, upkeep
 
 DEBUG_FLAG = "--debug"
+# New versions of typer carry a click of their own, old ones use click itself: this is the right one of the two.
+_CommandLineError: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="lmk",
@@ -26,7 +27,9 @@ app = typer.Typer(
     ),
 )
 grids.register(app)
+tables.register(app)
 tracking.register(app)
+upkeep.register(app)
 steps.register(app)
 
 
@@ -36,12 +39,10 @@ def main() -> NoReturn:
     debug = DEBUG_FLAG in sys.argv[1:]
     try:
         code = app(arguments, standalone_mode=False)
-    except click.exceptions.Abort:
-        code = 130
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         code = 130
-    except click.ClickException as error:
+    except _CommandLineError as error:
         error.show()
         code = error.exit_code
     except BrokenPipeError:

@@ -18,6 +18,10 @@ SetOption = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Override any key, e.g. --set optim.steps=50. Repeatable."),
 ]
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", envvar="LMK_STORE", help="MLflow's tracking URI; default: SQLite under the root."),
+]
 DEFAULT_ROOT = Path("runs")
 
 

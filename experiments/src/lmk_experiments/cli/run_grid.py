@@ -65,7 +65,7 @@ def _sync(root: Path, record: GridRecord) -> None:
 
 
 def _finish(root: Path, record: GridRecord) -> None:
-    from lmk_experiments.cli.tracking import table_text
+    from lmk_experiments.cli.tables import table_text
 
     typer.echo("")
     typer.echo(table_text(record.name, root))

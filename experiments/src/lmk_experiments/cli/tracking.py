@@ -1,4 +1,4 @@
-"""The verbs of tracking: sync, table, ui."""
+"""The verbs of tracking: sync, ui."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ from typing import Annotated
 
 import typer
 
-from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, real_root
-
-StoreOption = Annotated[
-    str | None,
-    typer.Option("--store", envvar="LMK_STORE", help="MLflow's tracking URI; default: SQLite under the root."),
-]
+from lmk_experiments.cli.options import DEFAULT_ROOT, RootOption, StoreOption, real_root
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this module to ``app``."""
     app.command()(sync)
-    app.command()(table)
     app.command()(ui)
 
 
@@ -46,29 +40,6 @@ def sync(
         time.sleep(10)
 
 
-def table(
-    grid: GridArgument,
-    root: RootOption = DEFAULT_ROOT,
-    store: StoreOption = None,
-    source: Annotated[
-        str, typer.Option("--from", metavar="mlflow|records", help="Where the numbers are read. Both agree.")
-    ] = "mlflow",
-    out: Annotated[Path | None, typer.Option("--out", help="Write it to this file instead.")] = None,
-) -> None:
-    """Print the ablation table of a grid in Markdown: best bold, second underlined, unfinished cells by their state."""
-    from lmk_experiments.grids.names import grid_name
-    from lmk_experiments.records.atomic import write_text
-
-    if source not in ("mlflow", "records"):
-        raise ValueError(f"--from {source}: valid: mlflow, records")
-    text = table_text(grid_name(grid), real_root(root), store, source)
-    if out is None:
-        typer.echo(text)
-    else:
-        write_text(out, text + "\n")
-        typer.echo(f"written to {out}")
-
-
 def ui(
     root: RootOption = DEFAULT_ROOT,
     store: StoreOption = None,
@@ -76,6 +47,7 @@ def ui(
     port: Annotated[int, typer.Option(help="The port to listen on.")] = 5000,
 ) -> None:
     """Show the runs of this root in the MLflow UI, until interrupted."""
+    import signal
     import subprocess
 
     from lmk_experiments.mirror import ui_command
@@ -85,6 +57,8 @@ def ui(
         typer.echo(f"the store is a server that runs already: {command.url}")
         return
     typer.echo(f"MLflow answers at {command.url} in some seconds; Ctrl-C ends it")
+    # Whoever ends this command, by Ctrl-C or by a signal, ends the server too: it would hold the port.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with subprocess.Popen(command.argv, env=command.env) as server:  # noqa: S603 - a list, and no shell
         try:
             raise typer.Exit(server.wait())
@@ -103,21 +77,3 @@ def sync_quietly(root: Path, grids: list[str]) -> None:
             typer.echo(f"warning: {warning}", err=True)
     except (StoreError, LockedError) as error:
         typer.echo(f"warning: not mirrored to MLflow now ({error}); `lmk sync` does it later", err=True)
-
-
-def table_text(grid: str, root: Path, store: str | None = None, source: str = "mlflow") -> str:
-    """A grid's table in Markdown.
-
-    From MLflow it is synced first; where the store cannot be used that is said, and the records are read.
-    """
-    from lmk_experiments.mirror import LockedError, StoreError
-    from lmk_experiments.tables import grid_table, render_markdown
-    from lmk_experiments.tables.mirrored import sync_with_tables
-
-    if source == "mlflow":
-        try:
-            sync_with_tables(root, [grid], uri=store)
-            return render_markdown(grid_table(root, grid, origin="mlflow", uri=store))
-        except (StoreError, LockedError) as error:
-            typer.echo(f"warning: MLflow cannot be used ({error}); the table is read from the records", err=True)
-    return render_markdown(grid_table(root, grid))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 LOCK = "mlflow-sync.lock"
+TableText = Callable[[GridRecord], str | Mapping[str, str]]
+"""Makes a grid's table: its Markdown, or the texts of several files by their names."""
 PARENT = "mlflow.parentRunId"
 
 
@@ -55,7 +57,7 @@ def sync(
     *,
     uri: str | None = None,
     user: str | None = None,
-    table_text: Callable[[GridRecord], str] | None = None,
+    table_text: TableText | None = None,
     progress: Callable[[str], None] | None = None,
     wait_seconds: float = 30.0,
 ) -> SyncReport:
@@ -65,7 +67,7 @@ def sync(
         grids: names of grids that were run under ``root``; all of them by default.
         uri: the store; see ``tracking_uri`` for the default.
         user: recorded with the runs that this call creates; the login name by default.
-        table_text: makes the Markdown table of a grid, kept as artifact ``table.md`` of its parent runs.
+        table_text: makes the table of a grid, kept as artifact of its parent runs: ``table.md``, or the files it names.
         progress: told one line for every run that changed.
         wait_seconds: how long to wait for another sync of this root.
 
@@ -107,9 +109,7 @@ class _Sync:
         if not any(self.held.values()):
             self._move_in()
 
-    def run(
-        self, every: list[GridRecord], chosen: list[GridRecord], table_text: Callable[[GridRecord], str] | None
-    ) -> SyncReport:
+    def run(self, every: list[GridRecord], chosen: list[GridRecord], table_text: TableText | None) -> SyncReport:
         # A cell may stand in grids that were not asked for: its tags name them too.
         names = {grid.name for grid in chosen}
         found = [place for place in places(every).values() if place.grids & names]
@@ -217,12 +217,18 @@ class _Sync:
             parent, status, max((cell.end or 0 for cell in cells if cell is not None), default=0) or None
         )
 
-    def _table(self, grid: GridRecord, parents: Iterable[Run], table_text: Callable[[GridRecord], str]) -> None:
+    def _table(self, grid: GridRecord, parents: Iterable[Run], table_text: TableText) -> None:
         try:
             text = table_text(grid)
         except ValueError as error:
             self.writer.warnings.append(f"no table of grid {grid.name}: {error}")
             return
+        files = {"table.md": text} if isinstance(text, str) else dict(text)
+        mark = digest("\n".join(files.values()))
         for parent in parents:
-            if parent.data.tags.get("lmk.table") != digest(text) and self.writer.upload(parent, "table.md", text):
-                self.writer.set_tags(parent, {"lmk.table": digest(text)})
+            if parent.data.tags.get("lmk.table") == mark:
+                continue
+            # Every file is tried, so that one that is refused does not keep the others away.
+            taken = [self.writer.upload(parent, name, content) for name, content in files.items()]
+            if all(taken):
+                self.writer.set_tags(parent, {"lmk.table": mark})

@@ -162,7 +162,9 @@ def _start(cell: Cell, events: list[dict[str, Any]]) -> int:
 
 def _end(state: State, done: dict[str, Any] | None, events: list[dict[str, Any]]) -> int | None:
     if done is not None:
-        return milliseconds(_iso(done["finished"]))
+        # `finished` has whole seconds: alone it would end a short cell before it began.
+        times = [event["time"] for event in events if event["event"] == "attempt"]
+        return milliseconds(times[-1] + done["seconds"] if times else _iso(done["finished"]))
     if state.name == "running" or not events:
         return None
     return milliseconds(events[-1]["time"])

@@ -11,22 +11,31 @@ from pydantic import ValidationError
 
 from lmk_experiments.configs import explain
 from lmk_experiments.records import GridRecord, RowRecord, load_grid
+from lmk_experiments.tables.arrange import compared, pivoted
+from lmk_experiments.tables.published import Published
 from lmk_experiments.tables.source import Origin, Source, load_source
 from lmk_experiments.tables.spec import Column, Row, TableSpec, TableSpecError
-from lmk_experiments.tables.table import Table, TableCell, TableRow, ranks
+from lmk_experiments.tables.table import Table, TableCell, TableRow
 
 _URGENCY = ("training failed", "failed", "training", "running", "preempted", "queued", "planned")
 """Of the seeds' states the first of these is shown."""
 
 
 def grid_table(
-    root: Path, grid: str, *, spec: TableSpec | None = None, origin: Origin = "records", uri: str | None = None
+    root: Path,
+    grid: str,
+    *,
+    spec: TableSpec | None = None,
+    origin: Origin = "records",
+    uri: str | None = None,
+    published: Published | None = None,
 ) -> Table:
     """The table of ``grid`` as it was last run under ``root``.
 
     Args:
         spec: what to show; by default the grid's own, else one column a task.
         origin: ``records``, or ``mlflow`` (call ``mirror.sync`` first).
+        published: numbers to show beside ours.
 
     Raises:
         ValueError: no such grid was run here.
@@ -34,10 +43,12 @@ def grid_table(
         StoreError: the MLflow store cannot be used.
     """
     record = load_grid(root, grid)
-    return collect(record, load_source(root, record, origin, uri=uri), spec)
+    return collect(record, load_source(root, record, origin, uri=uri), spec, published)
 
 
-def collect(grid: GridRecord, source: Source, spec: TableSpec | None = None) -> Table:
+def collect(
+    grid: GridRecord, source: Source, spec: TableSpec | None = None, published: Published | None = None
+) -> Table:
     """The rows of ``grid`` filled from ``source``.
 
     Seeds of a row become its mean and sample standard deviation. A cell without a score holds its state, never a zero.
@@ -47,16 +58,73 @@ def collect(grid: GridRecord, source: Source, spec: TableSpec | None = None) -> 
     """
     spec = spec or grid_spec(grid) or default_spec(grid, source)
     _check_columns(grid, source, spec)
-    rows = [_row(spec, source, row, seeds) for row, seeds in _chosen_rows(grid, spec)]
-    return Table(
-        grid=grid.name,
-        title=spec.title or grid.title or grid.name,
+    rows = [_row(spec, source, row, seeds, published) for row, seeds in _chosen_rows(grid, spec)]
+    return assemble(spec, grid.name, spec.title or grid.title or grid.name, rows, source.name, published)
+
+
+def assemble(
+    spec: TableSpec, grid: str, title: str, rows: Sequence[TableRow], source: str, published: Published | None = None
+) -> Table:
+    """The table of filled rows: compared, then pivoted where the spec says so.
+
+    Raises:
+        TableSpecError: the labels do not fit the pivot.
+    """
+    table = Table(
+        grid=grid,
+        title=title,
         columns=spec.columns,
-        rows=_compared(spec, rows),
+        rows=compared(spec, rows),
         differences=spec.differences,
         notes=spec.notes,
-        source=source.name,
+        source=source,
+        labels=spec.labels,
+        within=spec.within or "",
+        published=_said(published),
     )
+    return pivoted(table, spec)
+
+
+def published_table(spec: TableSpec, published: Published, grid: str, title: str) -> Table:
+    """The published numbers alone, as ``spec`` prints them; nothing has to be run.
+
+    Averages are as printed where they are, else those of the published columns. A cell without a number says so.
+
+    Raises:
+        TableSpecError: the labels do not fit the pivot.
+    """
+    rows = []
+    for row in spec.rows if spec.rows is not None else tuple(Row(row=name) for name in published.rows):
+        values = published_values(spec, published, row.row)
+        cells = tuple(TableCell(value, state="" if value is not None else "not published") for value in values)
+        rows.append(filled_row(row, cells, baseline=bool(row.baseline)))
+    return assemble(spec, grid, spec.title or title, rows, _said(published))
+
+
+def published_values(spec: TableSpec, published: Published, row: str) -> list[float | None]:
+    """What was published for a row, column by column; an average as printed, else that of its published columns."""
+    values = [published.value(row, column) for column in spec.columns]
+    for index, column in enumerate(spec.columns):
+        parts = [values[spec.averaged(name)] for name in column.mean_of or ()]
+        numbers = [part for part in parts if part is not None]
+        if values[index] is None and parts and len(numbers) == len(parts):
+            values[index] = statistics.fmean(numbers)
+    return values
+
+
+def filled_row(row: Row, cells: tuple[TableCell, ...], *, baseline: bool) -> TableRow:
+    """A row of the spec with its cells."""
+    label = row.row if row.title is None else row.title
+    chosen = baseline if row.baseline is None else row.baseline
+    return TableRow(row.row, label, chosen, cells, row.labels or (), row.rule)
+
+
+def _said(published: Published | None) -> str:
+    if published is None:
+        return ""
+    if not published.values:
+        return f"{published.name} (nothing was published)"
+    return f"{published.name} ({'; '.join(published.sources)})" if published.sources else published.name
 
 
 def grid_spec(grid: GridRecord) -> TableSpec | None:
@@ -144,14 +212,17 @@ def _metrics(grid: GridRecord, source: Source, column: Column) -> list[str]:
     return sorted({name for held in scores for task in _tasks(column, source) for name in held.get(task, {})})
 
 
-def _row(spec: TableSpec, source: Source, row: Row, seeds: list[RowRecord]) -> TableRow:
+def _row(spec: TableSpec, source: Source, row: Row, seeds: list[RowRecord], published: Published | None) -> TableRow:
     by_column = [[_score(column, source, seed) for seed in seeds] for column in spec.columns]
     for column, outcomes in zip(spec.columns, by_column, strict=True):
         if column.mean_of is not None:
             averaged = [by_column[spec.averaged(name)] for name in column.mean_of]
             outcomes[:] = [_mean(list(parts)) for parts in zip(*averaged, strict=True)]
-    label = row.row if row.title is None else row.title
-    return TableRow(row.row, label, any(seed.baseline for seed in seeds), tuple(map(_over_seeds, by_column)))
+    cells = tuple(map(_over_seeds, by_column))
+    if published is not None:
+        printed = published_values(spec, published, row.row)
+        cells = tuple(replace(cell, published=value) for cell, value in zip(cells, printed, strict=True))
+    return filled_row(row, cells, baseline=any(seed.baseline for seed in seeds))
 
 
 def _score(column: Column, source: Source, row: RowRecord) -> float | str:
@@ -193,28 +264,3 @@ def _over_seeds(outcomes: list[float | str]) -> TableCell:
 
 def _urgency(state: str) -> int:
     return next((rank for rank, start in enumerate(_URGENCY) if state.startswith(start)), len(_URGENCY))
-
-
-def _compared(spec: TableSpec, rows: list[TableRow]) -> tuple[TableRow, ...]:
-    """The rows with ranks, and with differences where one row is the baseline."""
-    baselines = [row for row in rows if row.baseline]
-    base = baselines[0].cells if len(baselines) == 1 else None
-    columns = [ranks([row.cells[j].value for row in rows], column) for j, column in enumerate(spec.columns)]
-    return tuple(
-        replace(
-            row,
-            cells=tuple(
-                replace(
-                    cell,
-                    rank=columns[j][i],
-                    difference=None if base is None or row.baseline else _difference(cell.value, base[j].value),
-                )
-                for j, cell in enumerate(row.cells)
-            ),
-        )
-        for i, row in enumerate(rows)
-    )
-
-
-def _difference(value: float | None, base: float | None) -> float | None:
-    return None if value is None or base is None else value - base

@@ -29,6 +29,27 @@ def load_table(grid: Grid, plan: Plan) -> dict[str, Any] | None:
     return spec.model_dump(mode="json", exclude_unset=True)
 
 
+def load_spec_of(grid: str) -> tuple[TableSpec, str]:
+    """The table and the title of a grid by its name or file, without planning it.
+
+    A name without a grid file will do where a table of that name ships.
+
+    Raises:
+        ConfigError: there is no such table, or it is wrong.
+    """
+    beside, title, table = None, grid, grid
+    try:
+        path = find_file(grid, "grids")
+    except ConfigError:
+        path = None
+    if path is not None:
+        document = load_document(path)
+        beside, title = document.folder, str(document.value.get("title") or grid)
+        table = str(document.value.get("table") or document.value.get("grid", grid))
+    document = load_document(find_file(table, "tables", beside=beside))
+    return validate(TableSpec, document.value, document.problem), title
+
+
 def _row_problems(spec: TableSpec, plan: Plan, document: Document) -> list[Problem]:
     rows = list(dict.fromkeys(row.row for row in plan.rows))
     return [

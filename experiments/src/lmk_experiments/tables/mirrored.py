@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lmk_experiments.mirror import SyncReport, sync
+from lmk_experiments.records import GridRecord
 from lmk_experiments.tables.collect import grid_table
-from lmk_experiments.tables.markdown import render_markdown
+from lmk_experiments.tables.formats import render
 
 
 def sync_with_tables(
@@ -18,12 +19,20 @@ def sync_with_tables(
     progress: Callable[[str], None] | None = None,
     wait_seconds: float = 5.0,
 ) -> SyncReport:
-    """As ``mirror.sync``; every grid's table, from the records, becomes artifact ``table.md`` of its parent runs."""
+    """As ``mirror.sync``; every grid's table, from the records, becomes artifacts of its parent runs.
+
+    Both ``table.md`` and ``table.html``: MLflow's view of Markdown knows no underline.
+    """
+
+    def files(record: GridRecord) -> dict[str, str]:
+        tables = [grid_table(root, record.name)]
+        return {f"table.{form}": render(tables, form) for form in ("md", "html")}
+
     return sync(
         root,
         grids,
         uri=uri,
         progress=progress,
         wait_seconds=wait_seconds,
-        table_text=lambda record: render_markdown(grid_table(root, record.name)),
+        table_text=files,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lmk_experiments.tables.spec import Column
+from lmk_experiments.tables.spec import Column, LabelColumn
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class TableCell:
         state: what the missing seeds are doing; empty where none is missing.
         rank: 1 for the best of the column, 2 for the second, else 0.
         difference: to the baseline row; ``None`` in that row and where either has no value.
+        published: what was published for this cell, in the column's units; ``None`` where nothing was or none is shown.
     """
 
     value: float | None
@@ -28,16 +29,31 @@ class TableCell:
     state: str = ""
     rank: int = 0
     difference: float | None = None
+    published: float | None = None
+
+    @property
+    def against(self) -> float | None:
+        """The value minus the published one, where both are there."""
+        return None if self.value is None or self.published is None else self.value - self.published
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """One row; ``name`` is the grid's, ``label`` what is shown."""
+    """One row.
+
+    Attributes:
+        name: the grid's; of a line of a pivoted table the names of its rows, joined by commas.
+        label: what is shown of the name.
+        labels: what stands in the label columns, where the table has such; the last of fewer spans the rest.
+        rule: whether a line is drawn above the row.
+    """
 
     name: str
     label: str
     baseline: bool
     cells: tuple[TableCell, ...]
+    labels: tuple[str, ...] = ()
+    rule: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,10 @@ class Table:
         columns: as specified; ``rows[i].cells[j]`` belongs to ``columns[j]``.
         differences: whether differences to the baseline are to be shown.
         source: where the numbers come from.
+        labels: the columns on the left; empty for one column with the rows' names.
+        pivot: how many columns each specified column became; 1 without a pivot.
+        within: what the rows are compared within, such as ``Model``; empty where all are compared.
+        published: where the published values beside ours come from; empty where none are shown.
     """
 
     grid: str
@@ -58,6 +78,10 @@ class Table:
     differences: bool
     notes: tuple[str, ...]
     source: str
+    labels: tuple[LabelColumn, ...] = ()
+    pivot: int = 1
+    within: str = ""
+    published: str = ""
 
     @property
     def baselines(self) -> list[TableRow]:

@@ -1,0 +1,126 @@
+"""The verb of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, StoreOption, real_root
+
+if TYPE_CHECKING:
+    from lmk_experiments.records import GridRecord
+    from lmk_experiments.tables import Origin, Published, Source, Table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs of this module to ``app``."""
+    app.command()(table)
+
+
+def table(
+    grid: GridArgument,
+    root: RootOption = DEFAULT_ROOT,
+    store: StoreOption = None,
+    source: Annotated[
+        str, typer.Option("--from", metavar="mlflow|records", help="Where the numbers are read. Both agree.")
+    ] = "mlflow",
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="md|tex|csv|html|json", help="Default: as --out ends, else Markdown."),
+    ] = None,
+    per_task: Annotated[
+        bool, typer.Option("--per-task", help="A table for each suite: every task, and every language of it.")
+    ] = False,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="The difference to the baseline row beside each value.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="published", help="The published value, and ours minus it, beside each value."),
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="The published numbers alone; nothing has to be run.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Write it to this file instead.")] = None,
+) -> None:
+    """Print the ablation table of a grid: best bold, second underlined, unfinished cells by their state."""
+    from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.records.atomic import write_text
+    from lmk_experiments.tables import load_published, render
+    from lmk_experiments.tables.formats import chosen_format
+
+    if source not in ("mlflow", "records"):
+        raise ValueError(f"--from {source}: valid: mlflow, records")
+    if against not in (None, "published"):
+        raise ValueError(f"--against {against}: valid: published")
+    chosen = chosen_format(form, out)
+    name = grid_name(grid)
+    if published:
+        tables = _published(grid, name, per_task=per_task)
+    else:
+        beside = load_published(name) if against else None
+        tables = _tables(name, real_root(root), store, source, _maker(beside, per_task=per_task))
+    text = render([_with_differences(one) for one in tables] if differences else tables, chosen)
+    if out is None:
+        typer.echo(text.removesuffix("\n") if chosen != "md" else text)
+    else:
+        write_text(out, text if chosen != "md" else text + "\n")
+        typer.echo(f"written to {out}")
+
+
+def table_text(grid: str, root: Path) -> str:
+    """A grid's table in Markdown, from MLflow where that can be used, else from the records."""
+    from lmk_experiments.tables import render
+
+    return render(_tables(grid, root, None, "mlflow", _maker(None, per_task=False)), "md")
+
+
+_Maker = Callable[["GridRecord", "Source"], "list[Table]"]
+
+
+def _maker(published: Published | None, *, per_task: bool) -> _Maker:
+    from lmk_experiments.tables import collect, task_tables
+
+    if per_task:
+        return lambda record, source: task_tables(record, source, published=published)
+    return lambda record, source: [collect(record, source, published=published)]
+
+
+def _tables(grid: str, root: Path, store: str | None, source: str, make: _Maker) -> list[Table]:
+    """From MLflow it is synced first; where the store cannot be used that is said, and the records are read."""
+    from lmk_experiments.mirror import LockedError, StoreError
+    from lmk_experiments.records import load_grid
+    from lmk_experiments.tables import load_source
+    from lmk_experiments.tables.mirrored import sync_with_tables
+
+    def read(origin: Origin) -> list[Table]:
+        record = load_grid(root, grid)
+        return make(record, load_source(root, record, origin, uri=store))
+
+    if source == "mlflow":
+        try:
+            sync_with_tables(root, [grid], uri=store)
+            return read("mlflow")
+        except (StoreError, LockedError) as error:
+            typer.echo(f"warning: MLflow cannot be used ({error}); the table is read from the records", err=True)
+    return read("records")
+
+
+def _published(typed: str, name: str, *, per_task: bool) -> list[Table]:
+    from lmk_experiments.tables import load_published, published_table, published_task_tables
+    from lmk_experiments.tables.load import load_spec_of
+
+    spec, title = load_spec_of(typed)
+    published = load_published(name)
+    if per_task:
+        return published_task_tables(spec, published, name, title)
+    return [published_table(spec, published, name, title)]
+
+
+def _with_differences(table: Table) -> Table:
+    from dataclasses import replace
+
+    return replace(table, differences=True)

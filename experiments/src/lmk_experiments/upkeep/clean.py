@@ -1,0 +1,131 @@
+"""What a grid's cells hold that is not needed any more. Final weights, records and scores always stay."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmk_experiments.records import Cell, ClaimedElsewhere, GridRecord, evaluation_cell, training_cell
+from lmk_experiments.records.claim import claimed, heartbeat, read_claim
+
+_DAY = 86400.0
+_FOLDERS = {
+    "training": {"checkpoints": "checkpoints with the optimizer's state"},
+    "evaluation": {"results": "MTEB's own result files", "embeddings": "embeddings"},
+}
+"""Folders of a cell that go, and what they are: the model, per-query scores and every JSON file are not among them."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that can be deleted; ``size`` in bytes."""
+
+    cell: Cell
+    path: Path
+    what: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A cell or a path that is left alone, and why."""
+
+    name: str
+    reason: str
+
+
+def find_leftovers(
+    root: Path, grid: GridRecord, *, unfinished: bool = False, log_days: float = 7.0
+) -> tuple[list[Leftover], list[Kept]]:
+    """What can go of a grid's cells, and what was left alone that could have gone.
+
+    Args:
+        unfinished: also of cells that are not done; they start again from nothing. Never of one that somebody is
+            working on.
+        log_days: logs of at least this age go, in days.
+    """
+    found: list[Leftover] = []
+    kept: list[Kept] = []
+    for kind, cell in _cells(root, grid):
+        mine, linked = _leftovers(kind, cell, log_days)
+        claim = read_claim(cell.folder / "claim.json")
+        if claim is not None and claim.alive(heartbeat(cell.folder)):
+            reason = f"process {claim.pid} on {claim.host} is working on it"
+        elif cell.done() is None and not unfinished:
+            reason = "it is not finished"
+        else:
+            found += mine
+            kept += linked
+            continue
+        if mine:
+            kept.append(Kept(f"{kind} {cell.id}", f"{reason} ({format_bytes(sum(one.size for one in mine))})"))
+    return found, kept
+
+
+def delete(leftovers: Sequence[Leftover]) -> tuple[int, list[Kept]]:
+    """Delete them; a cell that somebody took up meanwhile is left alone. Returns the bytes freed and what was left."""
+    freed, kept = 0, []
+    for cell in {one.cell.folder: one.cell for one in leftovers}.values():
+        try:
+            with claimed(cell.folder):
+                for one in leftovers:
+                    if one.cell == cell:
+                        _remove(one.path)
+                        freed += one.size
+        except (ClaimedElsewhere, OSError) as error:
+            kept.append(Kept(cell.id, str(error)))
+    return freed, kept
+
+
+def format_bytes(size: int) -> str:
+    """A size for people.
+
+    >>> format_bytes(812), format_bytes(3_400_000)
+    ('812 B', '3.4 MB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def _cells(root: Path, grid: GridRecord) -> Iterator[tuple[str, Cell]]:
+    """Every cell of the grid that has a folder, once."""
+    trainings = dict.fromkeys(training.id for training in grid.trainings)
+    evaluations = dict.fromkeys(identity for row in grid.rows for identity in row.evaluations.values())
+    cells = [("training", training_cell(root, identity)) for identity in trainings]
+    cells += [("evaluation", evaluation_cell(root, identity)) for identity in evaluations]
+    return ((kind, cell) for kind, cell in cells if (cell.folder / "cell.json").is_file())
+
+
+def _leftovers(kind: str, cell: Cell, log_days: float) -> tuple[list[Leftover], list[Kept]]:
+    found, kept = [], []
+    wanted = [(cell.folder / name, what) for name, what in _FOLDERS[kind].items()]
+    # A model that is being replaced is whole under its draft's name for a moment: only beside a model is that a draft.
+    if kind != "training" or (cell.folder / "model").is_dir():
+        wanted += [(path, "half-written file") for path in sorted(cell.folder.glob(".*"))]
+    logs = sorted((cell.folder / "logs").glob("*"))
+    wanted += [(path, "log") for path in logs if time.time() - path.lstat().st_mtime >= log_days * _DAY]
+    for path, what in wanted:
+        if path.is_symlink():
+            kept.append(Kept(f"{cell.id}/{path.relative_to(cell.folder)}", "it is a link to another place"))
+        elif path.exists():
+            found.append(Leftover(cell, path, what, _size(path)))
+    return found, kept
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.lstat().st_size for file in files if not file.is_dir() or file.is_symlink())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
