@@ -206,7 +206,7 @@ def test_the_grid_carries_its_table(browser: Browser, experiments: dict[str, str
     browser.picture("table")
     lines = (finished / "first.txt").read_text().splitlines()
     line = next(line for line in lines if line.startswith("| lmk-var-16"))
-    numbers = [cell.strip(" *").removeprefix("<u>").removesuffix("</u>") for cell in line.split("|")[2:-1]]
+    numbers = [cell.strip(" *").removeprefix("<ins>").removesuffix("</ins>") for cell in line.split("|")[2:-1]]
     assert len(numbers) == 2
     assert all(number in shown for number in numbers), (numbers, shown)
 

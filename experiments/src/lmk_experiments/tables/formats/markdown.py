@@ -48,7 +48,7 @@ def _spread(spans: Sequence[Span]) -> list[str]:
 
 
 def _cell(shown: Shown) -> str:
-    value = {1: f"**{shown.value}**", 2: f"<u>{shown.value}</u>"}.get(shown.rank, shown.value)
+    value = {1: f"**{shown.value}**", 2: f"<ins>{shown.value}</ins>"}.get(shown.rank, shown.value)
     if not shown.value:
         value = f"*{escape(shown.state)}*"
     if shown.difference:
@@ -86,7 +86,7 @@ def _width(text: str) -> int:
 
 def _below(table: Table) -> list[str]:
     within = ranked(table)
-    marks = [f"**Bold**: best {escape(within)}; <u>underlined</u>: second best."] if within else []
+    marks = [f"**Bold**: best {escape(within)}; <ins>underlined</ins>: second best."] if within else []
     said = " ".join([*marks, *map(escape, legend(table))])
     notes = [f"- {escape(note)}" for note in table.notes]
     return [part for part in (said, "\n".join(notes), escape(origin(table))) if part]
