@@ -7,12 +7,14 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import (
     Cell,
     CellError,
@@ -27,8 +29,9 @@ from lmk_experiments.records import (
     training_cell,
     write_json,
 )
+from lmk_experiments.records import claim as claim_module
 from lmk_experiments.records.atomic import append_line, read_lines
-from lmk_experiments.records.claim import STALE_SECONDS, claimed
+from lmk_experiments.records.claim import STALE_SECONDS, ClaimLost, claimed, heartbeat, holds
 
 ID = "0123456789ab"
 
@@ -100,10 +103,19 @@ def test_the_states_of_a_cell(cell: Cell) -> None:
     assert cell.done()["metrics"] == {"train/loss": 0.5}
 
 
-def test_an_existing_cell_is_never_changed(cell: Cell) -> None:
-    before = (cell.folder / "cell.json").read_bytes()
-    Cell(cell.folder).create("training", {"seed": 1})
-    assert (cell.folder / "cell.json").read_bytes() == before
+def test_a_cell_takes_new_settings_until_it_is_worked_on_or_done(cell: Cell) -> None:
+    created = cell.record["created"]
+    assert cell.create("training", {"threads": 2}).config == {"threads": 2}
+    assert cell.record["created"] == created
+    with claimed(cell.folder):
+        assert Cell(cell.folder).create("training", {"threads": 3}).config == {"threads": 2}
+    cell.finish(1.0)
+    assert Cell(cell.folder).create("training", {"threads": 4}).config == {"threads": 2}
+
+
+def test_a_damaged_cell_is_written_again(cell: Cell) -> None:
+    (cell.folder / "cell.json").write_text('{"schema": 1, "co')
+    assert Cell(cell.folder).create("training", {"seed": 0}).config == {"seed": 0}
 
 
 def test_a_copied_folder_is_not_the_cell(cell: Cell, tmp_path: Path) -> None:
@@ -175,6 +187,68 @@ def test_another_hosts_claim_is_respected_while_it_lives(cell: Cell) -> None:
     os.utime(path, (old, old))
     with claimed(cell.folder) as mine:
         assert mine.host == socket.gethostname()
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"host": 1', '{"host": "h", "pid": "x"}'])
+def test_a_garbled_claim_is_no_claim(cell: Cell, text: str) -> None:
+    (cell.folder / "claim.json").write_text(text)
+    assert cell.state().name == "planned"
+    with claimed(cell.folder) as mine:
+        assert holds(cell.folder, mine)
+
+
+def test_of_many_take_overs_at_once_one_wins(cell: Cell) -> None:
+    write_json(cell.folder / "claim.json", {"host": socket.gethostname(), "pid": 1 << 30, "started": 0.0, "token": "x"})
+    inside: list[str] = []
+    refused: list[str] = []
+    gate, leave = threading.Barrier(8), threading.Event()
+
+    def take_over() -> None:
+        gate.wait()
+        try:
+            with claimed(cell.folder) as mine:
+                inside.append(mine.token)
+                leave.wait(10)
+        except ClaimedElsewhere as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=take_over) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 10
+    while len(inside) + len(refused) < 8 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    leave.set()
+    for thread in threads:
+        thread.join()
+    assert (len(inside), len(refused)) == (1, 7)
+
+
+def test_a_silent_claimant_still_gives_signs_of_life(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_module, "BEAT_SECONDS", 0.02)
+    with claimed(cell.folder):
+        os.utime(cell.folder / "claim.json", (1, 1))
+        deadline = time.monotonic() + 10
+        while heartbeat(cell.folder) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert time.time() - heartbeat(cell.folder) < 60
+
+
+def test_a_cell_that_was_taken_over_writes_no_result(cell: Cell) -> None:
+    def work(recorder: CellRecorder) -> dict[str, object]:
+        write_json(cell.folder / "claim.json", {"host": "elsewhere", "pid": 1, "started": 0.0, "token": "y"})
+        return {"metrics": {}}
+
+    with pytest.raises(ClaimLost, match="taken over"):
+        work_on(cell, work)
+    assert cell.done() is None
+
+
+def test_a_result_that_cannot_be_written_is_a_recorded_failure(cell: Cell) -> None:
+    with pytest.raises(ValueError, match="nan"):
+        work_on(cell, lambda recorder: {"metrics": {"a": float("nan")}})
+    assert cell.state().name == "failed"
+    assert cell.done() is None
 
 
 def test_a_grids_record_round_trips(tmp_path: Path) -> None:

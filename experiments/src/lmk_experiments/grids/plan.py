@@ -84,7 +84,7 @@ class Plan:
 
 
 def make_plan(grid: Grid, root: Path) -> Plan:
-    """Expand ``grid`` and look up the identities under ``root``; builds and writes nothing.
+    """Expand ``grid`` and look up the identities under ``root``; builds nothing, and keeps fingerprints only.
 
     Raises:
         ConfigError: a view of a row that is not there, two rows of one name, two rows that are the same reading.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,29 @@ from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, CellError, CellRecorder, training_cell
 
 
+class EvaluationsFailed(RuntimeError):
+    """Some evaluations of a job failed; each one's cell holds its reason."""
+
+
 def run_evaluations(folders: str) -> None:
     """Evaluate the cells in ``folders`` unless they are done: the function of an evaluation job.
 
     Args:
         folders: cell folders joined by ``os.pathsep``, as in ``PATH``.
+
+    Raises:
+        EvaluationsFailed: at least one failed; the others were tried all the same.
     """
-    for folder in folders.split(os.pathsep):
-        _run_evaluation(Cell(Path(folder)))
+    failed = []
+    every = folders.split(os.pathsep)
+    for folder in every:
+        try:
+            _run_evaluation(Cell(Path(folder)))
+        except Exception as error:  # noqa: BLE001 - recorded in its cell; the other readings need not wait for it
+            traceback.print_exc()
+            failed.append(f"{Path(folder).name}: {error}")
+    if failed:
+        raise EvaluationsFailed(f"{len(failed)} of {len(every)} evaluations failed: {'; '.join(failed)}")
 
 
 def _run_evaluation(cell: Cell) -> None:

@@ -47,7 +47,7 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan) -> list[Job]:
     jobs: list[Job] = []
     for training in record.trainings:
         cell = training_cell(root, training.id)
-        label = training.row if len(plan.rows) and _one_seed(record) else f"{training.row}, seed {training.seed}"
+        label = training.row if _one_seed(record) else f"{training.row}, seed {training.seed}"
         train = Job(
             name=f"train {label}",
             function="lmk_experiments.jobs.train:run_training",

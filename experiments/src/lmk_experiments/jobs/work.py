@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lmk_experiments.records import Cell, CellRecorder, ClaimedElsewhere
-from lmk_experiments.records.claim import claimed
+from lmk_experiments.records.claim import Claim, ClaimLost, claimed, holds
 
 WAIT_SECONDS = 2.0
 """Between two looks at a cell that another process of this machine is working on, in seconds."""
@@ -23,30 +23,36 @@ def work_on(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
 
     Raises:
         ClaimedElsewhere: on a SLURM node, another job holds the cell.
+        ClaimLost: another process took the cell over in the meantime; nothing is written then.
         Exception: whatever the work raised, after it was recorded.
     """
+    waited_for = ""
     while cell.done() is None:
         try:
-            with claimed(cell.folder):
+            with claimed(cell.folder) as claim:
                 if cell.done() is None:
-                    _attempt(cell, work)
+                    _attempt(cell, claim, work)
         except ClaimedElsewhere as holder:
             if "SLURM_JOB_ID" in os.environ:
                 raise
-            print(f"{holder}; waiting for it", flush=True)
+            if str(holder) != waited_for:
+                waited_for = str(holder)
+                print(f"{holder}; waiting for it", flush=True)
             time.sleep(WAIT_SECONDS)
 
 
-def _attempt(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
+def _attempt(cell: Cell, claim: Claim, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
     recorder = CellRecorder(cell.folder)
     started = time.monotonic()
     recorder.event("attempt", pid=os.getpid(), host=os.uname().nodename)
     try:
         result = work(recorder)
+        if not holds(cell.folder, claim):
+            raise ClaimLost(f"{cell.folder.name} was taken over by another process while this one worked on it")
+        cell.finish(time.monotonic() - started, **result)
     except BaseException as error:
         recorder.event("failed", reason=_reason(error), trace=traceback.format_exc(limit=-8))
         raise
-    cell.finish(time.monotonic() - started, **result)
     recorder.event("done")
 
 

@@ -107,12 +107,29 @@ class Cell:
         return State("failed", "stopped without a word: run it again to go on", attempts=attempts)
 
     def create(self, kind: Kind, config: dict[str, Any]) -> Cell:
-        """Write ``cell.json`` unless it is there already; an existing cell is never changed."""
-        if not (self.folder / "cell.json").exists():
-            created = datetime.now(UTC).isoformat(timespec="seconds")
-            record = {"schema": SCHEMA, "kind": kind, "id": self.id, "created": created, "config": config}
-            write_json(self.folder / "cell.json", record)
+        """Write ``cell.json``.
+
+        Two configurations with one identity differ in what is transient and in where the same content lies. A cell that
+        is neither done nor being worked on takes the newer one, so that a retry sees moved files and new settings.
+        """
+        path = self.folder / "cell.json"
+        try:
+            known = read_json(path)
+        except ValueError:
+            known = None  # damaged: the configuration at hand has the same identity, and so replaces it
+        if known is not None and (known.get("config") == config or self._settled()):
+            return self
+        created = (known or {}).get("created") or datetime.now(UTC).isoformat(timespec="seconds")
+        write_json(path, {"schema": SCHEMA, "kind": kind, "id": self.id, "created": created, "config": config})
+        self.__dict__.pop("record", None)
         return self
+
+    def _settled(self) -> bool:
+        """Whether the cell's configuration is in use or was used: it must not change any more."""
+        if (self.folder / "DONE.json").exists():
+            return True
+        claim = read_claim(self.folder / "claim.json")
+        return claim is not None and claim.alive(heartbeat(self.folder))
 
     def finish(self, seconds: float, **result: Any) -> None:
         """Write ``DONE.json``: the last act of a cell."""

@@ -2,7 +2,8 @@
 
 A claim keeps two people (or a restarted ``lmk run`` and the job it left behind) from training the same cell at once.
 It is advisory: ``DONE.json`` alone says that a cell is finished. On one host a claim of a process that is gone is taken
-over at once; a claim of another host is respected while its heartbeat is younger than ``STALE_SECONDS``.
+over at once; a claim of another host is respected while its heartbeat is younger than ``STALE_SECONDS``. A claimant
+touches its claim every ``BEAT_SECONDS``, however long its work says nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Generator
@@ -21,12 +23,24 @@ import psutil
 
 from lmk_experiments.records.atomic import read_json, write_json
 
+try:
+    import fcntl
+except ImportError:  # not on Windows: a claim is advisory, and there it is a little more so
+    fcntl = None
+
 STALE_SECONDS = 600.0
 """A claim of another host without a sign of life for this long (seconds) is taken over."""
+BEAT_SECONDS = 60.0
+"""Between two signs of life of a claimant, in seconds."""
+FILE = "claim.json"
 
 
 class ClaimedElsewhere(RuntimeError):
     """Somebody else is at work on this cell."""
+
+
+class ClaimLost(RuntimeError):
+    """Somebody took this claim over, because its holder gave no sign of life."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +66,11 @@ class Claim:
 def read_claim(path: Path) -> Claim | None:
     """The claim in ``path``, or ``None`` where there is none that can be read."""
     try:
-        value: dict[str, Any] | None = read_json(path)
-    except ValueError:
+        value: Any = read_json(path)
+        host, pid, started = str(value["host"]), int(value["pid"]), float(value["started"])
+        return Claim(host, pid, started, str(value["token"]))
+    except (ValueError, TypeError, KeyError):
         return None
-    if value is None:
-        return None
-    return Claim(host=str(value["host"]), pid=int(value["pid"]), started=float(value["started"]), token=value["token"])
 
 
 @contextlib.contextmanager
@@ -67,35 +80,62 @@ def claimed(folder: Path) -> Generator[Claim]:
     Raises:
         ClaimedElsewhere: a living process holds it; the message names host and process.
     """
-    path = folder / "claim.json"
+    path = folder / FILE
     mine = Claim(socket.gethostname(), os.getpid(), psutil.Process().create_time(), uuid.uuid4().hex)
-    if not _create(path, mine):
-        other = read_claim(path)
-        if other is not None and other.alive(heartbeat(folder)):
-            raise ClaimedElsewhere(f"{folder.name} is being worked on by process {other.pid} on {other.host}")
-        # Two take-overs at once: the last rename wins, and whoever lost reads a foreign token below and steps back.
-        write_json(path, vars(mine))
-        if (holder := read_claim(path)) is None or holder.token != mine.token:
-            raise ClaimedElsewhere(f"{folder.name} was claimed by another process at the same moment")
+    with _one_at_a_time(folder):
+        if not _create(path, mine):
+            other = read_claim(path)
+            if other is not None and other.alive(heartbeat(folder)):
+                raise ClaimedElsewhere(f"{folder.name} is being worked on by process {other.pid} on {other.host}")
+            write_json(path, vars(mine))
+    stop = threading.Event()
+    threading.Thread(target=_beat, args=(path, mine, stop), name="claim", daemon=True).start()
     try:
         yield mine
     finally:
-        if (holder := read_claim(path)) is not None and holder.token == mine.token:
+        stop.set()
+        if holds(folder, mine):
             path.unlink(missing_ok=True)
+
+
+def holds(folder: Path, claim: Claim) -> bool:
+    """Whether ``claim`` is still the one of the cell in ``folder``."""
+    found = read_claim(folder / FILE)
+    return found is not None and found.token == claim.token
 
 
 def heartbeat(folder: Path) -> float:
     """The newest sign of life of the cell in ``folder``, in Unix seconds (0.0 where there is none)."""
     newest = 0.0
-    for name in ("progress.json", "events.jsonl", "claim.json"):
+    for name in ("progress.json", "events.jsonl", FILE):
         with contextlib.suppress(OSError):
             newest = max(newest, (folder / name).stat().st_mtime)
     return newest
 
 
+def _beat(path: Path, claim: Claim, stop: threading.Event) -> None:
+    """Touch the claim until told to stop, or until it is somebody else's."""
+    while not stop.wait(BEAT_SECONDS) and holds(path.parent, claim):
+        with contextlib.suppress(OSError):
+            os.utime(path)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Generator[None]:
+    """Between looking at a claim and taking it over, nobody else may do the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    with (folder / ".claim.lock").open("w") as stream:
+        # A file system without locks (some network ones): the claim stays advisory there.
+        with contextlib.suppress(OSError):
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
 def _create(path: Path, claim: Claim) -> bool:
     """Make the claim file if there is none: a whole file is linked into place, so no reader sees half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".claim-{claim.token}")
     write_json(draft, vars(claim))
     try:
