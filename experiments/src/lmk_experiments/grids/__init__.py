@@ -3,17 +3,28 @@
 Importing this package imports neither torch, lightning nor mlflow.
 """
 
+from lmk_experiments.grids.assumed import Assumption
 from lmk_experiments.grids.identity import NotBuilt, canonical, identity
 from lmk_experiments.grids.load import Grid, load_grid_file, load_training_file
-from lmk_experiments.grids.plan import Plan, PlannedEvaluation, PlannedRow, PlannedTraining, make_plan
-from lmk_experiments.grids.schema import GridFile
+from lmk_experiments.grids.plan import (
+    Plan,
+    PlannedEvaluation,
+    PlannedPretraining,
+    PlannedRow,
+    PlannedTraining,
+    make_plan,
+)
+from lmk_experiments.grids.schema import GridFile, ModelSize
 
 __all__ = [
+    "Assumption",
     "Grid",
     "GridFile",
+    "ModelSize",
     "NotBuilt",
     "Plan",
     "PlannedEvaluation",
+    "PlannedPretraining",
     "PlannedRow",
     "PlannedTraining",
     "canonical",
