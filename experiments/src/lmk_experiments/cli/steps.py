@@ -41,6 +41,7 @@ def train(
 ) -> None:
     """Train one model, here and now. It is a cell like a grid's: stopped, it goes on; done, it is not done again."""
     from lmk_experiments.builders import build, fingerprint, is_builtin_reference
+    from lmk_experiments.datasets import data_path, is_data_reference
     from lmk_experiments.grids import identity, load_training_file
     from lmk_experiments.jobs.train import run_training
     from lmk_experiments.records import training_cell
@@ -50,6 +51,8 @@ def train(
     for reference in (loaded.model.path, *loaded.data.train, loaded.data.validation or ""):
         if is_builtin_reference(reference):
             build(reference.removeprefix("built:").split("/")[0], where, report=typer.echo)
+        elif is_data_reference(reference):
+            data_path(reference, where)  # an error before a cell is made, where it is not here
     cell = training_cell(where, identity(loaded, lambda reference: fingerprint(reference, where)))
     cell.create("training", loaded.model_dump(mode="json"))
     typer.echo(f"training {cell.id} in {cell.folder}")

@@ -133,9 +133,12 @@ class Layers:
 
     value: dict[str, Any] = field(default_factory=dict)
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
+    last: Origin | None = None
+    """Where the last layer was written: the place of a key that no layer has."""
 
     def add(self, layer: dict[str, Any], document: Document, at: KeyPath = ()) -> None:
         """Merge ``layer``, which stands at ``at`` of ``document``, over what is there."""
+        self.last = document.origin(at)
         self._merge(self.value, copy.deepcopy(layer), (), document, at)
 
     def add_assignment(self, text: str) -> None:
@@ -145,13 +148,15 @@ class Layers:
         for part in reversed(path):
             nested = {part: nested}
         document = Document(f"--set {text}", Path.cwd(), nested, {})
+        before = self.last
         self.add(nested, document)
+        self.last = before
 
     def origin(self, path: KeyPath) -> Origin:
         """Where ``path`` was written; of a key that is missing, where its nearest parent was."""
         while path and path not in self.origins:
             path = path[:-1]
-        return self.origins.get(path, Origin("the configuration", None, Path.cwd()))
+        return self.origins.get(path) or self.last or Origin("the configuration", None, Path.cwd())
 
     def problem(self, path: KeyPath, message: str) -> Problem:
         """A problem at ``path``, with the file and line that said it."""

@@ -15,9 +15,12 @@ from lmk_experiments.grids.plan import (
     make_plan,
 )
 from lmk_experiments.grids.schema import GridFile, ModelSize
+from lmk_experiments.grids.together import Counts, Difference, collected, count, difference
 
 __all__ = [
     "Assumption",
+    "Counts",
+    "Difference",
     "Grid",
     "GridFile",
     "ModelSize",
@@ -28,6 +31,9 @@ __all__ = [
     "PlannedRow",
     "PlannedTraining",
     "canonical",
+    "collected",
+    "count",
+    "difference",
     "identity",
     "load_grid_file",
     "load_training_file",
