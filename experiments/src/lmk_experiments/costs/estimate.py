@@ -9,7 +9,7 @@ from pathlib import Path
 from lmk_eval.suites import Suite
 from lmk_experiments.costs.throughput import Throughput
 from lmk_experiments.costs.tokens import Tokens, pretraining_tokens, suite_tokens, training_tokens
-from lmk_experiments.grids.schema import ModelSize
+from lmk_experiments.grids.size import ModelSize
 from lmk_train.config import PretrainConfig, TrainConfig
 
 FLOPS = 400e12

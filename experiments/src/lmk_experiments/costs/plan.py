@@ -13,7 +13,7 @@ from lmk_experiments.costs.throughput import Throughput
 from lmk_experiments.costs.tokens import suite_tokens
 from lmk_experiments.datasets import is_data_reference, load_data_set, parse_reference
 from lmk_experiments.grids.plan import Plan, PlannedEvaluation, PlannedRow
-from lmk_experiments.grids.schema import ModelSize
+from lmk_experiments.grids.size import ModelSize
 
 CHECKPOINTED = ("pretraining", "training")
 

@@ -14,7 +14,8 @@ from lmk_experiments.grids.plan import (
     PlannedTraining,
     make_plan,
 )
-from lmk_experiments.grids.schema import GridFile, ModelSize
+from lmk_experiments.grids.schema import GridFile
+from lmk_experiments.grids.size import ModelSize
 from lmk_experiments.grids.together import Counts, Difference, collected, count, difference
 
 __all__ = [

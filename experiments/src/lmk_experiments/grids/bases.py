@@ -20,7 +20,8 @@ from lmk_experiments.configs import (
 from lmk_experiments.configs.errors import Path as KeyPath
 from lmk_experiments.grids.assumed import Assumption, of_a_pretraining, of_a_training, read_assumed
 from lmk_experiments.grids.paths import localize
-from lmk_experiments.grids.schema import BASE_KEYS, ModelSize
+from lmk_experiments.grids.schema import BASE_KEYS
+from lmk_experiments.grids.size import ModelSize
 from lmk_train.config import PretrainConfig
 
 PRETRAINING_KEY = "method"

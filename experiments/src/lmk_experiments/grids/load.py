@@ -12,7 +12,8 @@ from lmk_experiments.grids.assumed import Assumption, of_a_grid, read_assumed
 from lmk_experiments.grids.bases import PRETRAINING_KEY, Extras, add_bases, read_base, read_pretraining, shown
 from lmk_experiments.grids.expand import combinations, substitute
 from lmk_experiments.grids.paths import localize, localize_suites
-from lmk_experiments.grids.schema import ROW_KEYS, GridFile, ModelSize, checked_name
+from lmk_experiments.grids.schema import ROW_KEYS, GridFile, checked_name
+from lmk_experiments.grids.size import ModelSize
 from lmk_train.config import PretrainConfig, TrainConfig
 
 TRAINING_KEYS = tuple(TrainConfig.model_fields)

@@ -14,7 +14,8 @@ from lmk_experiments.grids.assumed import Assumption
 from lmk_experiments.grids.identity import NotBuilt, canonical, identity
 from lmk_experiments.grids.load import Grid, TrainRow
 from lmk_experiments.grids.readings import make_readings
-from lmk_experiments.grids.schema import ModelSize, ResourcesSection
+from lmk_experiments.grids.schema import ResourcesSection
+from lmk_experiments.grids.size import ModelSize
 from lmk_train.config import PretrainConfig, TrainConfig
 
 EVALUATION_RECIPE = 1

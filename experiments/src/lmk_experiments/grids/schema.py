@@ -93,17 +93,6 @@ class ResourcesSection(_Section):
     """One evaluation job."""
 
 
-class ModelSize(_Section):
-    """How large a model is: for estimates of cost only, never part of an identity."""
-
-    parameters: int = Field(ge=1)
-    """Parameters outside the embeddings: those that every token is multiplied with."""
-    embedding_parameters: int = Field(default=0, ge=0)
-    """Parameters of the embeddings: they are stored, and looked up."""
-    dim: int = Field(ge=1)
-    """Numbers of one embedding."""
-
-
 class GridFile(_Section):
     """One grid: which trainings, read in which ways, on which suites."""
 
