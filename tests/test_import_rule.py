@@ -58,7 +58,7 @@ def test_small_packages_stay_small(package: str) -> None:
     assert used <= THIRD_PARTY[package]
 
 
-@pytest.mark.parametrize("folder", ["records", "grids", "configs"])
+@pytest.mark.parametrize("folder", ["records", "grids", "configs", "datasets", "costs"])
 def test_plans_and_records_need_no_heavy_library(folder: str) -> None:
     files = sorted((PACKAGES["lmk_experiments"] / folder).rglob("*.py"))
     assert files
@@ -68,7 +68,15 @@ def test_plans_and_records_need_no_heavy_library(folder: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["plan", "quickstart"], ["plan", "quickstart", "--json"], ["run", "--help"], ["status", "--help"]],
+    [
+        ["--help"],
+        ["plan", "quickstart"],
+        ["plan", "quickstart", "--json"],
+        ["plan", "--all"],
+        ["plan", "--diff", "table1", "table6"],
+        ["run", "--help"],
+        ["status", "--help"],
+    ],
     ids=" ".join,
 )
 def test_the_command_starts_without_heavy_libraries(arguments: list[str], tmp_path: Path) -> None:

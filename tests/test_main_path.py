@@ -78,7 +78,9 @@ def test_status_and_plan_agree(finished: Path, lmk: Callable[..., subprocess.Com
     assert plan["counts"] == {
         "trainings": 3,
         "trainings_done": 3,
+        "pretrainings": 0,
         "rows": 5,
+        "distinct_readings": 5,
         "evaluations": 10,
         "evaluations_done": 10,
     }

@@ -162,7 +162,7 @@ def test_an_unknown_key_at_the_top(folder: Path) -> None:
     changed(folder, seedz=[0])
     assert problems(folder).endswith(
         f"g.yaml:{line_of(folder, 'seedz')}: seedz: unknown key; did you mean 'seeds'? "
-        "Valid: grid, title, base, seeds, train, evaluate, resources, table"
+        "Valid: grid, title, base, seeds, train, evaluate, resources, table, assumed, collection"
     )
 
 
@@ -279,3 +279,65 @@ def test_every_problem_is_told_at_once(folder: Path) -> None:
     said = problems(folder)
     assert "pooling.kind" in said
     assert "optim.steps" in said
+
+
+def test_null_in_for_is_no_pretraining(folder: Path) -> None:
+    before = planned(folder).trainings[0].id
+    write(folder / "pre.yaml", {"method": "retromae", "data": {"train": ["train.jsonl"]}, "optim": BASE["optim"]})
+    row = {"row": "cls-{init}", "pooling": {"kind": "cls"}, "init": "{init}", "for": {"init": [None, "pre.yaml"]}}
+    changed(folder, train=[row], evaluate={**GRID["evaluate"], "views": [{"of": "*"}]})
+    plan = planned(folder)
+    assert [training.row for training in plan.trainings] == ["cls-null", "cls-pre.yaml"]
+    assert plan.trainings[0].id == before
+    assert plan.trainings[1].id != before
+    (first,) = plan.pretrainings
+    assert plan.trainings[1].config.init == f"pretraining:{first.id}"
+    (folder / "train.jsonl").write_text('{"query": "q2", "pos": ["p"], "neg": ["n"]}\n')
+    assert planned(folder).pretrainings[0].id != first.id
+
+
+def test_a_pretrainings_recipe_counts_in_its_fine_tune(folder: Path) -> None:
+    recipe = {"method": "retromae", "data": {"train": ["train.jsonl"]}, "optim": BASE["optim"]}
+    write(folder / "pre.yaml", recipe)
+    changed(folder, train=[{"row": "cls", "init": "pre.yaml"}], evaluate={**GRID["evaluate"], "views": [{"of": "*"}]})
+    before = planned(folder).trainings[0].id
+    write(folder / "pre.yaml", {**recipe, "masking": {"encoder": 0.15}})
+    assert planned(folder).trainings[0].id != before
+    write(folder / "pre.yaml", {**recipe, "runtime": {"num_workers": 7}})
+    assert planned(folder).trainings[0].id == before
+
+
+def test_two_rows_may_start_from_one_pretraining(folder: Path) -> None:
+    recipe = {"method": "retromae", "data": {"train": ["train.jsonl"]}, "optim": BASE["optim"]}
+    write(folder / "pre.yaml", recipe)
+    rows = [{"row": f"cls-{steps}", "init": "pre.yaml", "optim": {"steps": steps}} for steps in (4, 5)]
+    changed(folder, train=rows, evaluate={**GRID["evaluate"], "views": [{"of": "*"}]})
+    plan = planned(folder)
+    assert (len(plan.trainings), len(plan.pretrainings)) == (2, 1)
+
+
+def test_a_row_with_a_base_of_its_own_and_a_view_by_its_variable(folder: Path) -> None:
+    for name in ("one", "two"):
+        write(folder / f"{name}.yaml", {"model": {"path": f"org/{name}"}})
+    row = {"row": "{m}-lmk", "base": ["{m}.yaml"], "pooling": GRID["train"][2]["pooling"], "for": {"m": ["one", "two"]}}
+    views = [
+        {"of": "*-lmk", "when": {"m": "one"}, "row": "{m}-at-64", "pooling": {"granularity": 64}},
+        {"of": "*-lmk", "when": {"m": ["two"]}, "row": "{m}-at-32", "pooling": {"granularity": 32}},
+    ]
+    changed(folder, train=[row], evaluate={**GRID["evaluate"], "views": views})
+    plan = planned(folder)
+    assert [training.config.model.path for training in plan.trainings] == ["org/one", "org/two"]
+    assert [(row.row, row.pooling.granularity) for row in plan.rows] == [("one-at-64", 64), ("two-at-32", 32)]
+
+
+def test_suites_by_name(folder: Path) -> None:
+    changed(folder, evaluate={**GRID["evaluate"], "suites": ["mldr-en", "longembed", GRID["evaluate"]["suites"][0]]})
+    suites = [evaluation.suite for evaluation in planned(folder).rows[0].evaluations]
+    assert [suite.name for suite in suites] == ["mldr-en", "longembed", "short"]
+    assert suites[0].tasks[0].subsets == ("en",)
+
+
+def test_a_file_that_changed_is_read_again(folder: Path) -> None:
+    assert planned(folder).trainings[0].config.optim.steps == 4
+    write(folder / "base.yaml", {**BASE, "optim": {**BASE["optim"], "steps": 11}})
+    assert planned(folder).trainings[0].config.optim.steps == 11

@@ -61,3 +61,16 @@ def test_query_ids_are_told_apart_by_what_differs():
 
 def test_values_in_reading_order():
     assert sorted_values(["10", "2", "b", "-1", "a", "1.5"]) == ["-1", "1.5", "2", "10", "a", "b"]
+
+
+def test_the_metric_of_the_suite_is_the_main_score():
+    parts = [part(0.2, split="test_256", precision_at_1=0.7), part(0.4, split="test_512", precision_at_1=0.9)]
+    values = report("needle", parts, "split", "precision_at_1")
+    assert values["main_score"] == values["precision_at_1"] == 0.8
+    assert values["main_score[split=test_512]"] == 0.9
+    assert values["ndcg_at_10"] == 0.3
+
+
+def test_a_metric_that_the_task_does_not_have():
+    with pytest.raises(EvaluationError, match="task 'needle': MTEB gave no f1, which is its metric here"):
+        report("needle", [part(0.2)], None, "f1")

@@ -43,7 +43,7 @@ def test_a_task_of_mteb_runs_its_own_splits_unless_said():
         ({"name": "a"}, "neither of the keys folder, mteb"),
         ({"name": "a", "folder": "x", "mteb": "NFCorpus"}, "both of the keys folder, mteb"),
         ({"name": "a", "folder": ""}, "folder is empty"),
-        ({"name": "a", "foldr": "x"}, "'foldr'; valid keys: folder, group_by, mteb, name, split, subsets"),
+        ({"name": "a", "foldr": "x"}, "'foldr'; valid keys: folder, group_by, metric, mteb, name, split, subsets"),
         ({"name": "../a", "folder": "x"}, "task name '../a' can't be a part of a path"),
         ({"name": "a/b", "folder": "x"}, "task name 'a/b' can't be"),
         ({"name": "", "folder": "x"}, "task name '' can't be"),
@@ -52,6 +52,7 @@ def test_a_task_of_mteb_runs_its_own_splits_unless_said():
         ({"name": "a", "mteb": "x", "subsets": []}, "non-empty list"),
         ({"name": "a", "mteb": "x", "group_by": "quarter"}, "'quarter'; valid for a task of MTEB: split, subset"),
         ({"name": "a", "folder": "x", "group_by": ""}, "group_by is empty"),
+        ({"name": "a", "mteb": "x", "metric": "ndcg"}, "metric is 'ndcg'; valid: ndcg_at_10, precision_at_1"),
     ],
 )
 def test_bad_tasks(values, message):

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from lmk_experiments.builders import quickstart
 from lmk_experiments.builders.fingerprints import content_fingerprint, remembered_fingerprint
 from lmk_experiments.builders.quickstart import Built, Quickstart, Report, build_quickstart
+from lmk_experiments.datasets import data_identity, is_data_reference
 from lmk_experiments.records.atomic import read_json, write_json
 
 PREFIX = "built:"
@@ -75,10 +76,14 @@ def fingerprint(reference: str, root: Path) -> str | None:
 
     A ``built:`` reference's is read from ``BUILT.json``; it is None until it is built. A local path's is computed once
     and remembered in ``root/fingerprints.json``; it is None where nothing is at the path, as for a model's hub name.
+    Published data (``data:NAME``) gives its name and version instead, whether it is here or not.
 
     Raises:
         BuilderError: a wrong ``built:`` reference.
+        ConfigError: a ``data:`` reference to what is not declared.
     """
+    if is_data_reference(reference):
+        return data_identity(reference)
     if not is_builtin_reference(reference):
         return remembered_fingerprint(Path(reference), root)
     name, inside = _parse(reference)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import click
@@ -19,21 +18,36 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    grid: GridArgument,
+    grids: Annotated[
+        list[str] | None, typer.Argument(metavar="[GRID]...", help="Grids: shipped names or YAML files of yours.")
+    ] = None,
     root: RootOption = DEFAULT_ROOT,
     assignments: SetOption = [],  # noqa: B006 - typer copies it
+    everything: Annotated[bool, typer.Option("--all", help="Every grid of the paper, together.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: the whole plan as JSON.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Of two grids: cells of both, and of one alone.")] = False,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="Estimate by the speed this profile measured.")
+    ] = None,
 ) -> None:
-    """Show what a grid comes to: trainings, rows, evaluations, and what exists already. Starts nothing."""
-    from lmk_experiments.cli.show_plan import plan_json, plan_text
-    from lmk_experiments.grids import load_grid_file, make_plan
-    from lmk_experiments.tables.load import load_table
+    """Show what a grid comes to: trainings, rows, evaluations, what exists already, and the cost. Starts nothing."""
+    from lmk_experiments.cli.plan_grids import plan_grids
+    from lmk_experiments.costs import load_throughput
+    from lmk_experiments.grids import collected
 
-    where = real_root(root)
-    loaded = load_grid_file(grid, tuple(assignments))
-    made = make_plan(loaded, where)
-    load_table(loaded, made)  # a mistake in the table is told now, not after the trainings
-    typer.echo(json.dumps(plan_json(made, where), indent=2) if as_json else plan_text(made, where))
+    named = list(grids or [])
+    if everything and named:
+        raise ValueError(f"--all takes every grid of the paper, so leave out {', '.join(named)}")
+    if diff and len(named) != 2:
+        raise ValueError(f"--diff needs two grids, for example `lmk plan --diff table1 table6`; found {len(named)}")
+    if not everything and not named:
+        raise ValueError("which grid? for example `lmk plan quickstart`, or `lmk plan --all` for those of the paper")
+    speed = load_throughput(profile) if profile else None
+    appendix = collected("appendix") if everything else []
+    main = collected("paper") if everything else named
+    together = everything or len(named) > 1
+    shape = "diff" if diff else "together" if together else "one"
+    typer.echo(plan_grids(main, appendix, real_root(root), tuple(assignments), shape, as_json, speed))
 
 
 def run(

@@ -45,12 +45,15 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
 
 def _prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan, GridRecord]:
     from lmk_experiments.builders import build
+    from lmk_experiments.cli.show_plan import cell_state
+    from lmk_experiments.grids.ready import check_ready
     from lmk_experiments.jobs.fan import write_cells
     from lmk_experiments.tables.load import load_table
 
     loaded = load_grid_file(grid, assignments)
     plan = make_plan(loaded, root)
     table = load_table(loaded, plan)
+    check_ready(plan, root, lambda kind, identity: cell_state(root, kind, identity) == "done")
     for name in sorted(plan.not_built):
         build(name, root, report=typer.echo)
     if plan.not_built:

@@ -2,61 +2,75 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from lmk_experiments.cli.columns import columns
-from lmk_experiments.grids import Plan
-from lmk_experiments.records import Cell, evaluation_cell, training_cell
+from lmk_experiments.costs import Cost, PlanCosts, total
+from lmk_experiments.costs.plan import cell_key
+from lmk_experiments.grids import Plan, count
+from lmk_experiments.records import Cell, evaluation_cell, pretraining_cell, training_cell
+
+_CELLS = {"pretraining": pretraining_cell, "training": training_cell, "evaluation": evaluation_cell}
 
 
-def plan_text(plan: Plan, root: Path) -> str:
-    """The plan for people: a line a training, a line a row, and the sums."""
-    trainings = [["training", "seed", "pooling", "steps", "batch", "cell", "state"]]
-    for training in plan.trainings:
-        optim = training.config.optim
-        pooling = _pooling(training.config.pooling.to_dict())
-        cell = [training.id or "-", _state(training_cell, root, training.id)]
-        trainings.append([training.row, str(training.seed), pooling, str(optim.steps), str(optim.batch_size), *cell])
-    rows = [["row", "reads", "as", "evaluations", "done"]]
-    for row in plan.rows:
-        states = [_state(evaluation_cell, root, evaluation.id) for evaluation in row.evaluations]
-        name = f"{row.row} (baseline)" if row.baseline else row.row
-        reads = f"{row.training.row}, seed {row.training.seed}"
-        rows.append([name, reads, _pooling(row.pooling.to_dict()), str(len(states)), str(states.count("done"))])
-    counts = plan_json(plan, root)["counts"]
+def plan_text(plan: Plan, root: Path, costs: PlanCosts) -> str:
+    """The plan for people: a line a training, a line a row, the sums, the cost, and what was assumed."""
+    counts = plan_json(plan, root, costs)["counts"]
+    before = f"{counts['pretrainings']} pre-trainings, " if counts["pretrainings"] else ""
     lines = [
         f"{plan.grid}: {plan.title}" if plan.title else plan.grid,
         f"file  {plan.source}",
         f"root  {root}",
         "",
-        columns(trainings),
+        columns(_training_lines(plan, root, costs)),
         "",
-        columns(rows),
+        columns(_row_lines(plan, root, costs)),
         "",
-        f"{counts['trainings']} trainings ({counts['trainings_done']} done), {counts['rows']} rows, "
+        f"{before}{counts['trainings']} trainings ({counts['trainings_done']} done), {counts['rows']} rows, "
         f"{counts['evaluations']} evaluations ({counts['evaluations_done']} done)",
+        *cost_lines(costs),
     ]
     if plan.not_built:
         names = ", ".join(sorted(plan.not_built))
         lines.append(
             f"not built yet: {names}; `lmk run` builds it first (or `lmk data build {names}`), then cells have names"
         )
+    if plan.assumed:
+        lines += ["", "assumed, where the source leaves it open:"]
+        for one in plan.assumed:
+            text = f"{one.key} ({Path(one.file).name}): {one.reason}"
+            lines += textwrap.wrap(text, width=118, initial_indent="  ", subsequent_indent="      ")
     return "\n".join(lines)
 
 
-def plan_json(plan: Plan, root: Path) -> dict[str, Any]:
+def cost_lines(costs: PlanCosts) -> list[str]:
+    """What the cells of a plan cost, and what that rests on."""
+    value = costs.to_json()
+    if not any(cost.gpu_hours for cost in costs.cells.values()):
+        bases = dict.fromkeys(cost.basis for cost in costs.cells.values() if cost.gpu_hours is None)
+        return [f"cost  {basis}" for basis in bases]
+    hours, disk = value["gpu_hours_by_kind"], value["disk_gb"]
+    parts = ", ".join(f"{number:,.1f} {kind}" for kind, number in hours.items() if number)
+    lines = [f"cost  {value['gpu_hours']:,.1f} GPU hours ({parts}), {value['gpu_hours_left']:,.1f} of them left"]
+    for kind, basis in value["basis"].items():
+        if basis:
+            lines.append(f"      {kind}: {basis}; {value['lengths'][kind]}")
+    lines.append(
+        f"disk  {disk['weights']:,.1f} GB of weights stay, {disk['caches']:,.1f} GB of models and data are cached; "
+        f"while cells run: {disk['checkpoints']:,.1f} GB of checkpoints if all train at once, embeddings of up to "
+        f"{disk['embeddings_largest']:,.1f} GB an evaluation"
+    )
+    return lines
+
+
+def plan_json(plan: Plan, root: Path, costs: PlanCosts) -> dict[str, Any]:
     """The plan for programs."""
-    trainings = [
-        {
-            "row": training.row,
-            "seed": training.seed,
-            "id": training.id,
-            "state": _state(training_cell, root, training.id),
-            "config": training.config.model_dump(mode="json"),
-        }
-        for training in plan.trainings
-    ]
+    pretrainings = [_json_of(first, "pretraining", root, costs) for first in plan.pretrainings]
+    trainings = [_json_of(training, "training", root, costs) for training in plan.trainings]
     rows: list[dict[str, Any]] = [
         {
             "row": row.row,
@@ -69,7 +83,8 @@ def plan_json(plan: Plan, root: Path) -> dict[str, Any]:
                     "suite": evaluation.suite.name,
                     "max_length": evaluation.max_length,
                     "id": evaluation.id,
-                    "state": _state(evaluation_cell, root, evaluation.id),
+                    "state": cell_state(root, "evaluation", evaluation.id),
+                    "cost": asdict(costs.cells[cell_key("evaluation", evaluation, row)]),
                 }
                 for evaluation in row.evaluations
             ],
@@ -77,10 +92,13 @@ def plan_json(plan: Plan, root: Path) -> dict[str, Any]:
         for row in plan.rows
     ]
     evaluations = [evaluation["state"] for row in rows for evaluation in row["evaluations"]]
+    together = count([plan])
     counts = {
         "trainings": len(trainings),
         "trainings_done": sum(training["state"] == "done" for training in trainings),
+        "pretrainings": len(pretrainings),
         "rows": len(rows),
+        "distinct_readings": together.distinct_readings,
         "evaluations": len(evaluations),
         "evaluations_done": evaluations.count("done"),
     }
@@ -90,17 +108,75 @@ def plan_json(plan: Plan, root: Path) -> dict[str, Any]:
         "source": plan.source,
         "root": str(root),
         "counts": counts,
+        "cost": costs.to_json(),
         "not_built": sorted(plan.not_built),
+        "assumed": [asdict(one) for one in plan.assumed],
+        "pretrainings": pretrainings,
         "trainings": trainings,
         "rows": rows,
     }
 
 
-def _state(cell: Any, root: Path, identity: str | None) -> str:
+def cell_state(root: Path, kind: str, identity: str | None) -> str:
+    """The name of a cell's state; ``planned`` while it has no identity."""
     if identity is None:
         return "planned"
-    found: Cell = cell(root, identity)
+    found: Cell = _CELLS[kind](root, identity)
     return found.state().name
+
+
+def _json_of(planned: Any, kind: str, root: Path, costs: PlanCosts) -> dict[str, Any]:
+    return {
+        "row": planned.row,
+        "seed": planned.seed,
+        "id": planned.id,
+        "state": cell_state(root, kind, planned.id),
+        "cost": asdict(costs.cells[cell_key(kind, planned)]),
+        "config": planned.config.model_dump(mode="json"),
+    }
+
+
+def _training_lines(plan: Plan, root: Path, costs: PlanCosts) -> list[list[str]]:
+    lines = [["training", "seed", "pooling", "steps", "batch", "GPU h", "GB", "cell", "state"]]
+    planned: list[tuple[str, str, Any]] = [("pretraining", "pre-train for ", first) for first in plan.pretrainings]
+    planned += [("training", "", training) for training in plan.trainings]
+    for kind, prefix, one in planned:
+        cost = costs.cells[cell_key(kind, one)]
+        optim = one.config.optim
+        settings = [str(one.seed), _pooling(one.config.pooling.to_dict()), str(optim.steps), str(optim.batch_size)]
+        spent = [_number(cost.gpu_hours), _disk([cost])]
+        lines.append([prefix + one.row, *settings, *spent, one.id or "-", cell_state(root, kind, one.id)])
+    return lines
+
+
+def _row_lines(plan: Plan, root: Path, costs: PlanCosts) -> list[list[str]]:
+    lines = [["row", "reads", "as", "evaluations", "done", "GPU h", "GB"]]
+    for row in plan.rows:
+        states = [cell_state(root, "evaluation", evaluation.id) for evaluation in row.evaluations]
+        spent = [costs.cells[cell_key("evaluation", evaluation, row)] for evaluation in row.evaluations]
+        known = any(cost.gpu_hours is not None for cost in spent)
+        lines.append(
+            [
+                f"{row.row} (baseline)" if row.baseline else row.row,
+                f"{row.training.row}, seed {row.training.seed}",
+                _pooling(row.pooling.to_dict()),
+                str(len(states)),
+                str(states.count("done")),
+                _number(total(spent).gpu_hours if known else None),
+                _disk(spent),
+            ]
+        )
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _disk(costs: Iterable[Cost]) -> str:
+    """GB that cells take while they run, those that stay included."""
+    sums = [(cost.kept_gb or 0.0) + (cost.passing_gb or 0.0) for cost in costs if cost.passing_gb is not None]
+    return _number(sum(sums) if sums else None)
 
 
 def _pooling(pooling: dict[str, Any]) -> str:

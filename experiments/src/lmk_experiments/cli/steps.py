@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmk_experiments.cli.options import DEFAULT_ROOT, RootOption, SetOption, real_root
+
+if TYPE_CHECKING:
+    from lmk_eval.suites import Suite
 
 data_app = typer.Typer(no_args_is_help=True, help="Build the data that grids name as built:NAME.")
 
@@ -41,6 +44,7 @@ def train(
 ) -> None:
     """Train one model, here and now. It is a cell like a grid's: stopped, it goes on; done, it is not done again."""
     from lmk_experiments.builders import build, fingerprint, is_builtin_reference
+    from lmk_experiments.datasets import data_path, is_data_reference
     from lmk_experiments.grids import identity, load_training_file
     from lmk_experiments.jobs.train import run_training
     from lmk_experiments.records import training_cell
@@ -50,6 +54,8 @@ def train(
     for reference in (loaded.model.path, *loaded.data.train, loaded.data.validation or ""):
         if is_builtin_reference(reference):
             build(reference.removeprefix("built:").split("/")[0], where, report=typer.echo)
+        elif is_data_reference(reference):
+            data_path(reference, where)  # an error before a cell is made, where it is not here
     cell = training_cell(where, identity(loaded, lambda reference: fingerprint(reference, where)))
     cell.create("training", loaded.model_dump(mode="json"))
     typer.echo(f"training {cell.id} in {cell.folder}")
@@ -62,7 +68,10 @@ def train(
 def evaluate(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model's folder, or its name on the hub.")],
     suite: Annotated[
-        Path, typer.Option("--suite", help="A folder in BEIR layout: corpus.jsonl, queries.jsonl, qrels/test.tsv.")
+        str,
+        typer.Option(
+            "--suite", help="A shipped suite (mldr-en), or a folder: corpus.jsonl, queries.jsonl, qrels/test.tsv."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", help="Where results go; default: results/ beside the suite.")
@@ -74,22 +83,18 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Which qrels/SPLIT.tsv to score.")] = "test",
     group_by: Annotated[str | None, typer.Option(help="Also score by this key of the queries' metadata.")] = None,
 ) -> None:
-    """Evaluate one model on one local retrieval set, and print its scores as JSON."""
+    """Evaluate one model on one suite or one local retrieval set, and print its scores as JSON."""
     import hashlib
 
     import yaml
 
     from lmk_core.pooling import PoolingConfig
     from lmk_eval import evaluate as run_evaluation
-    from lmk_eval.suites import Suite
     from lmk_experiments.builders import fingerprint
 
     reading = None if pooling is None else PoolingConfig.from_dict(yaml.safe_load(pooling))
-    folder = suite.expanduser().resolve()
-    if not folder.is_dir():
-        raise ValueError(f"--suite {suite}: no such folder")
-    results = out or Path("results") / folder.name
-    chosen = Suite.from_folder(folder.name, folder, split=split, group_by=group_by)
+    chosen = _suite(suite, split, group_by)
+    results = out or Path("results") / chosen.name
     local = Path(model).expanduser()
     weights = fingerprint(str(local.resolve()), results.resolve()) if local.is_dir() else model
     read_as = {"pooling": reading and reading.to_dict(), "max_length": max_length}
@@ -104,3 +109,20 @@ def evaluate(
         pooling=reading,
     )
     typer.echo(json.dumps(scores, indent=2))
+
+
+def _suite(name: str, split: str, group_by: str | None) -> Suite:
+    """The shipped suite of this name, or one of a local folder.
+
+    Raises:
+        ValueError: neither is there; the message lists the shipped ones.
+    """
+    from lmk_eval.suites import Suite, shipped_suite, shipped_suites
+    from lmk_experiments.configs import explain
+
+    folder = Path(name).expanduser().resolve()
+    if folder.is_dir():
+        return Suite.from_folder(folder.name, folder, split=split, group_by=group_by)
+    if name in shipped_suites():
+        return shipped_suite(name)
+    raise ValueError(f"--suite {name}: no such folder, and no such suite; {explain(name, shipped_suites())}")

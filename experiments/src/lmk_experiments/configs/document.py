@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ import yaml
 
 from lmk_experiments.configs.errors import ConfigError, Problem, dotted
 from lmk_experiments.configs.errors import Path as KeyPath
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The C parser where PyYAML has it: a plan reads the same few files many times."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Document:
 
 
 def load_document(path: Path, shown: str | None = None) -> Document:
-    """Read a YAML file (safe tags only).
+    """Read a YAML file (safe tags only). A file that did not change since is not read again; do not change its values.
 
     Args:
         path: the file.
@@ -54,19 +59,28 @@ def load_document(path: Path, shown: str | None = None) -> Document:
     """
     name = shown or str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        status = path.stat()
+        return _load(path.resolve(), name, (status.st_mtime_ns, status.st_size))
     except FileNotFoundError:
         raise ConfigError([Problem(name, None, "", "no such file")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([Problem(name, None, "", f"cannot be read: {error}")]) from None
+
+
+@lru_cache(maxsize=256)
+def _load(path: Path, name: str, _state: tuple[int, int]) -> Document:
+    """The document; ``_state`` is only there so that a changed file is read again."""
+    loader = _LOADER(path.read_text(encoding="utf-8"))
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
+        node = loader.get_single_node()
+        value = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
         what = getattr(error, "problem", None) or str(error)
         raise ConfigError([Problem(name, line, "", f"not valid YAML: {what}")]) from None
+    finally:
+        loader.dispose()
     if not isinstance(value, dict) or node is None:
         raise ConfigError([Problem(name, 1, "", "a mapping of keys to values is expected at the top")])
     lines: dict[KeyPath, int] = {}
@@ -74,7 +88,7 @@ def load_document(path: Path, shown: str | None = None) -> Document:
     _collect(node, (), lines, problems, name)
     if problems:
         raise ConfigError(problems)
-    return Document(name, path.resolve().parent, value, lines)
+    return Document(name, path.parent, value, lines)
 
 
 def _collect(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], problems: list[Problem], file: str) -> None:
@@ -119,10 +133,13 @@ class Layers:
 
     value: dict[str, Any] = field(default_factory=dict)
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
+    last: Origin | None = None
+    """Where the last layer was written: the place of a key that no layer has."""
 
     def add(self, layer: dict[str, Any], document: Document, at: KeyPath = ()) -> None:
         """Merge ``layer``, which stands at ``at`` of ``document``, over what is there."""
-        self._merge(self.value, layer, (), document, at)
+        self.last = document.origin(at)
+        self._merge(self.value, copy.deepcopy(layer), (), document, at)
 
     def add_assignment(self, text: str) -> None:
         """Merge one ``--set`` over what is there."""
@@ -131,13 +148,15 @@ class Layers:
         for part in reversed(path):
             nested = {part: nested}
         document = Document(f"--set {text}", Path.cwd(), nested, {})
+        before = self.last
         self.add(nested, document)
+        self.last = before
 
     def origin(self, path: KeyPath) -> Origin:
         """Where ``path`` was written; of a key that is missing, where its nearest parent was."""
         while path and path not in self.origins:
             path = path[:-1]
-        return self.origins.get(path, Origin("the configuration", None, Path.cwd()))
+        return self.origins.get(path) or self.last or Origin("the configuration", None, Path.cwd())
 
     def problem(self, path: KeyPath, message: str) -> Problem:
         """A problem at ``path``, with the file and line that said it."""

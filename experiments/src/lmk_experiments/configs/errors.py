@@ -32,10 +32,10 @@ class Problem:
 
 
 class ConfigError(ValueError):
-    """A file of the user's is wrong; ``problems`` lists everything that was found, not only the first."""
+    """A file of the user's is wrong; ``problems`` lists everything that was found, each once."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = list(problems)
+        self.problems = list(dict.fromkeys(problems))
         super().__init__("\n".join(map(str, self.problems)))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import lmk_experiments
 from lmk_experiments.configs.errors import ConfigError, Problem, explain
 
-KINDS = ("grids", "presets", "models", "tables", "published")
+KINDS = ("grids", "presets", "models", "tables", "datasets", "profiles", "published")
 
 
 def shipped_folder(kind: str) -> Path:

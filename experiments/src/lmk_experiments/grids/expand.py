@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -56,4 +57,9 @@ def substitute(value: Any, variables: Mapping[str, Any]) -> Any:
     whole = _VARIABLE.fullmatch(value)
     if whole:
         return variables[whole.group(1)]
-    return _VARIABLE.sub(lambda match: str(variables[match.group(1)]), value)
+    return _VARIABLE.sub(lambda match: _text(variables[match.group(1)]), value)
+
+
+def _text(value: Any) -> str:
+    """A value inside a longer string, as YAML writes it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

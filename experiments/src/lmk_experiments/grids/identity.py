@@ -2,7 +2,7 @@
 
 Everything counts except fields marked ``{"identity": "transient"}``. Fields marked ``{"identity": "content"}`` name
 files, folders or hub models and count by what is in them. A field added later says with ``{"identity_absent": VALUE}``
-which value leaves older identities as they were.
+which value leaves older identities as they were. Published data (``data:NAME``) counts by its name and version.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 from pydantic import BaseModel
 
 Fingerprint = Callable[[str], str | None]
-"""The content's fingerprint of a local path or a built reference; ``None`` while it is not built."""
+"""The content's fingerprint of a local path or a built reference, ``None`` while it is not built; of published data its
+name and version."""
 
-LOCAL_PREFIXES = ("built:", "/", "./", "../", "~")
+LOCAL_PREFIXES = ("built:", "data:", "/", "./", "../", "~")
 
 
 class NotBuilt(LookupError):
@@ -29,7 +30,7 @@ class NotBuilt(LookupError):
 
 
 def is_local(reference: str) -> bool:
-    """Whether ``reference`` is a path or built data, not the name of a model on a hub."""
+    """Whether ``reference`` is a path or data of ours, not the name of a model on a hub."""
     return reference.startswith(LOCAL_PREFIXES)
 
 
@@ -88,4 +89,4 @@ def _content(reference: str, fingerprint: Fingerprint) -> dict[str, str]:
     found = fingerprint(reference)
     if found is None:
         raise NotBuilt(reference)
-    return {"content": found}
+    return {"data": found} if reference.startswith("data:") else {"content": found}

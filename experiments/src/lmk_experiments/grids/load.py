@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from lmk_experiments.configs import ConfigError, Document, Layers, explain, find_file, load_document, validate
 from lmk_experiments.configs.document import parse_assignment
 from lmk_experiments.configs.errors import Path as KeyPath
+from lmk_experiments.grids.assumed import Assumption, of_a_grid, read_assumed
+from lmk_experiments.grids.bases import PRETRAINING_KEY, Extras, add_bases, read_base, read_pretraining, shown
 from lmk_experiments.grids.expand import combinations, substitute
 from lmk_experiments.grids.paths import localize, localize_suites
 from lmk_experiments.grids.schema import ROW_KEYS, GridFile, checked_name
-from lmk_train.config import TrainConfig
+from lmk_experiments.grids.size import ModelSize
+from lmk_train.config import PretrainConfig, TrainConfig
 
 TRAINING_KEYS = tuple(TrainConfig.model_fields)
+
+NO_PRETRAINING = "RetroMAE pre-training is not there yet: it can be planned, not run"
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,10 @@ class TrainRow:
     variables: dict[str, Any]
     config: TrainConfig
     at: KeyPath
+    pretraining: PretrainConfig | None = None
+    """What comes first, where ``config.init`` says so (the seed is still to be set)."""
+    size: ModelSize | None = None
+    """How large the model is, where its file says so."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,8 @@ class Grid:
     file: GridFile
     document: Document
     rows: list[TrainRow] = field(default_factory=list)
+    assumed: list[Assumption] = field(default_factory=list)
+    """What the grid and the files under it decided where their source leaves it open."""
 
 
 def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
@@ -47,7 +57,7 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
         ConfigError: with every problem found, each naming file, line, key and the valid values.
     """
     path = find_file(name, "grids")
-    document = load_document(path, _shown(path))
+    document = load_document(path, shown(path))
     top, below = _split(assignments)
     layers = Layers()
     layers.add(document.value, document)
@@ -57,9 +67,10 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
     file = validate(GridFile, layers.value, layers.problem)
     rows: list[TrainRow] = []
     problems = []
+    extras = Extras()
     for index in range(len(file.train)):
         try:
-            rows += _train_rows(file, document, index, below)
+            rows += _train_rows(file, document, index, below, extras)
         except ConfigError as error:
             problems += error.problems
     problems += [
@@ -67,29 +78,38 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
         for position, row in enumerate(rows)
         if row.name in {earlier.name for earlier in rows[:position]}
     ]
-    if problems:
+    assumed, wrong = read_assumed(document, of_a_grid(file, [row.name for row in rows]))
+    if problems := problems + wrong:
         raise ConfigError(problems)
-    return Grid(file, document, rows)
+    return Grid(file, document, rows, [*assumed, *extras.assumed.values()])
 
 
 def load_training_file(name: str, assignments: tuple[str, ...] = ()) -> TrainConfig:
     """Read one complete training: a preset by name, or a YAML file.
 
     Raises:
-        ConfigError: as ``load_grid_file``.
+        ConfigError: as ``load_grid_file``; or it is a pre-training, or starts from one: nothing runs these yet.
     """
     path = find_file(name, "presets")
-    document = load_document(path, _shown(path))
+    document = load_document(path, shown(path))
+    if PRETRAINING_KEY in document.value:
+        raise ConfigError([document.problem((PRETRAINING_KEY,), NO_PRETRAINING)])
     layers = Layers()
-    _add_bases(layers, document.value.get("base", []), document, ("base",))
-    layers.add({key: value for key, value in document.value.items() if key != "base"}, document)
+    extras = Extras()
+    add_bases(layers, document.value.get("base", []), document, ("base",), extras)
+    layers.add({key: value for key, value in read_base(document, extras).items() if key != "base"}, document)
     for text in assignments:
         layers.add_assignment(text)
     localize(layers)
-    return validate(TrainConfig, layers.value, layers.problem)
+    config = validate(TrainConfig, layers.value, layers.problem)
+    if config.init is not None:
+        raise ConfigError([layers.problem(("init",), NO_PRETRAINING)])
+    return config
 
 
-def _train_rows(file: GridFile, document: Document, index: int, assignments: tuple[str, ...]) -> list[TrainRow]:
+def _train_rows(
+    file: GridFile, document: Document, index: int, assignments: tuple[str, ...], extras: Extras
+) -> list[TrainRow]:
     raw: dict[str, Any] = file.train[index]
     at: KeyPath = ("train", index)
     problems = [
@@ -111,53 +131,23 @@ def _train_rows(file: GridFile, document: Document, index: int, assignments: tup
             rows.append((name, variables, filled))
     except ValueError as error:
         raise ConfigError([document.problem(at, str(error))]) from None
-    return [
-        TrainRow(
-            name,
-            raw.get("baseline", False),
-            variables,
-            _config(file, document, at, filled, assignments),
-            at,
-        )
-        for name, variables, filled in rows
-    ]
-
-
-def _config(
-    file: GridFile, document: Document, at: KeyPath, filled: dict[str, Any], assignments: tuple[str, ...]
-) -> TrainConfig:
-    layers = Layers()
-    _add_bases(layers, list(file.base), document, ("base",))
-    _add_bases(layers, filled.get("base", []), document, (*at, "base"))
-    layers.add({key: value for key, value in filled.items() if key in TRAINING_KEYS}, document, at)
-    for text in assignments:
-        layers.add_assignment(text)
-    localize(layers)
-    return validate(TrainConfig, layers.value, layers.problem)
-
-
-def _add_bases(layers: Layers, bases: list[str], document: Document, at: KeyPath) -> None:
-    for position, name in enumerate(bases):
-        kind = name.split("/")[0] if name.split("/")[0] in ("presets", "models") else "presets"
-        try:
-            path = find_file(name, kind, beside=document.folder)
-        except ConfigError as error:
-            raise ConfigError(
-                [document.problem((*at, position), problem.message) for problem in error.problems]
-            ) from None
-        base = load_document(path, _shown(path))
-        layers.add(base.value, base)
+    found = []
+    for name, variables, filled in rows:
+        layers = Layers()
+        add_bases(layers, file.base, document, ("base",), extras)
+        add_bases(layers, filled.get("base", []), document, (*at, "base"), extras)
+        layers.add({key: value for key, value in filled.items() if key in TRAINING_KEYS}, document, at)
+        for text in assignments:
+            layers.add_assignment(text)
+        localize(layers)
+        config = validate(TrainConfig, layers.value, layers.problem)
+        pretraining = None if config.init is None else read_pretraining(config.init, layers, extras)
+        size = extras.size_of(layers)
+        found.append(TrainRow(name, raw.get("baseline", False), variables, config, at, pretraining, size))
+    return found
 
 
 def _split(assignments: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
     grid_keys = set(GridFile.model_fields) - {"train"}
     top = [text for text in assignments if parse_assignment(text)[0][0] in grid_keys]
     return top, tuple(text for text in assignments if text not in top)
-
-
-def _shown(path: Path) -> str:
-    """How messages name a file: relative to here where that is shorter."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -8,6 +8,7 @@ from typing import Any
 from lmk_experiments.builders import BUILDERS, is_builtin_reference
 from lmk_experiments.configs import ConfigError, Layers, explain
 from lmk_experiments.configs.errors import Path as KeyPath
+from lmk_experiments.datasets import data_identity, is_data_reference
 from lmk_experiments.grids.identity import is_local
 
 
@@ -15,14 +16,14 @@ def localize(layers: Layers) -> None:
     """Make the paths of a training absolute, in place.
 
     Raises:
-        ConfigError: a file that does not exist, or built data that nobody builds.
+        ConfigError: a file that does not exist, built data that nobody builds, or published data that is not declared.
     """
     problems = []
     for path in _training_paths(layers.value):
         try:
             _absolute(layers, path, always=path[0] == "data")
-        except FileNotFoundError as error:
-            problems.append(layers.problem(path, str(error)))
+        except (FileNotFoundError, ValueError) as error:
+            problems.append(layers.problem(path, _without_place(error)))
     if problems:
         raise ConfigError(problems)
 
@@ -39,10 +40,15 @@ def localize_suites(layers: Layers) -> None:
     for path in _suite_paths(suites if isinstance(suites, list) else []):
         try:
             _absolute(layers, path, always=True)
-        except FileNotFoundError as error:
-            problems.append(layers.problem(path, str(error)))
+        except (FileNotFoundError, ValueError) as error:
+            problems.append(layers.problem(path, _without_place(error)))
     if problems:
         raise ConfigError(problems)
+
+
+def _without_place(error: Exception) -> str:
+    """What is wrong; of a reference to data that is not declared, without the place of the declaration."""
+    return error.problems[0].message if isinstance(error, ConfigError) else str(error)
 
 
 def _training_paths(value: dict[str, Any]) -> list[KeyPath]:
@@ -81,6 +87,9 @@ def _absolute(layers: Layers, path: KeyPath, *, always: bool) -> None:
         name = text.removeprefix("built:").split("/")[0]
         if name not in BUILDERS:
             raise FileNotFoundError(f"nothing builds {name!r}; {explain(name, sorted(BUILDERS))}")
+        return
+    if is_data_reference(text):
+        data_identity(text)
         return
     if not always and not is_local(text):
         return

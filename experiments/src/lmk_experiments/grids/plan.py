@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmk_core.pooling import PoolingConfig, PoolingConfigError
-from lmk_eval.suites import Suite
+from lmk_core.pooling import PoolingConfig
+from lmk_eval.suites import Suite, shipped_suite, shipped_suites
 from lmk_experiments.builders import fingerprint, is_builtin_reference
-from lmk_experiments.configs import ConfigError, Problem, explain
-from lmk_experiments.grids.expand import combinations, substitute
+from lmk_experiments.configs import ConfigError, explain
+from lmk_experiments.grids.assumed import Assumption
 from lmk_experiments.grids.identity import NotBuilt, canonical, identity
 from lmk_experiments.grids.load import Grid, TrainRow
-from lmk_experiments.grids.schema import ResourcesSection, View, checked_name
-from lmk_train.config import TrainConfig
+from lmk_experiments.grids.readings import make_readings
+from lmk_experiments.grids.schema import ResourcesSection
+from lmk_experiments.grids.size import ModelSize
+from lmk_train.config import PretrainConfig, TrainConfig
 
 EVALUATION_RECIPE = 1
 """Raised when a fix changes what an evaluation gives."""
+
+
+PRETRAINING_PREFIX = "pretraining:"
+"""Before a pre-training's identity, in the ``init`` of the fine-tune that starts from it."""
+
+
+@dataclass(frozen=True)
+class PlannedPretraining:
+    """One pre-training, named after the row that starts from it."""
+
+    row: str
+    seed: int
+    config: PretrainConfig
+    id: str | None
+    size: ModelSize | None = None
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,8 @@ class PlannedTraining:
     seed: int
     config: TrainConfig
     id: str | None
+    pretraining: PlannedPretraining | None = None
+    size: ModelSize | None = None
 
 
 @dataclass(frozen=True)
@@ -74,8 +91,21 @@ class Plan:
     rows: list[PlannedRow]
     resources: ResourcesSection
     table: str | None
+    assumed: list[Assumption] = field(default_factory=list)
+    """What the files decided where their source leaves it open."""
+    collection: str | None = None
+    """The set of grids that this one is counted with."""
     not_built: set[str] = field(default_factory=set)
     """Names of the builders whose data is missing: identities are known only after they ran."""
+
+    @property
+    def pretrainings(self) -> list[PlannedPretraining]:
+        """The pre-trainings that some training starts from, each once."""
+        found: dict[str, PlannedPretraining] = {}
+        for training in self.trainings:
+            if (first := training.pretraining) is not None:
+                found.setdefault(first.id or f"{first.row}, seed {first.seed}", first)
+        return list(found.values())
 
     @property
     def evaluations(self) -> list[tuple[PlannedRow, PlannedEvaluation]]:
@@ -106,11 +136,11 @@ def make_plan(grid: Grid, root: Path) -> Plan:
     trainings: dict[tuple[str, int], PlannedTraining] = {}
     for row in grid.rows:
         for seed in grid.file.seeds:
-            config = row.config.model_copy(update={"seed": seed})
-            trainings[row.name, seed] = PlannedTraining(row.name, seed, config, identify(config))
+            trainings[row.name, seed] = _training(row, seed, identify)
     _refuse_twins(grid, trainings)
-    readings = _readings(grid)
+    readings = make_readings(grid)
     suites = [_suite(grid, index) for index in range(len(grid.file.evaluate.suites))]
+    _check_suites(grid, suites)
     rows = []
     for reading in readings:
         for seed in grid.file.seeds:
@@ -125,87 +155,53 @@ def make_plan(grid: Grid, root: Path) -> Plan:
         rows=rows,
         resources=grid.file.resources,
         table=grid.file.table,
+        assumed=grid.assumed,
+        collection=grid.file.collection,
         not_built=missing,
     )
 
 
-@dataclass(frozen=True)
-class _Reading:
-    row: str
-    training: TrainRow
-    pooling: PoolingConfig
-    baseline: bool
-
-
-def _readings(grid: Grid) -> list[_Reading]:
-    readings: list[_Reading] = []
-    problems: list[Problem] = []
-    for index, view in enumerate(grid.file.evaluate.views):
-        at = ("evaluate", "views", index)
-        try:
-            found = list(_read(grid, view))
-        except PoolingConfigError as error:
-            problems.append(grid.document.problem((*at, "pooling", *([error.key] if error.key else [])), str(error)))
-            continue
-        except ValueError as error:
-            problems.append(grid.document.problem(at, str(error)))
-            continue
-        for reading in found:
-            for earlier in readings:
-                if earlier.row == reading.row:
-                    problems.append(grid.document.problem(at, f"row {reading.row!r} stands in the table twice"))
-                elif (earlier.training.name, earlier.pooling) == (reading.training.name, reading.pooling):
-                    message = f"row {reading.row!r} reads {reading.training.name!r} as row {earlier.row!r} does already"
-                    problems.append(grid.document.problem(at, message))
-            readings.append(reading)
-    if sum(reading.baseline for reading in readings) > 1:
-        named = ", ".join(reading.row for reading in readings if reading.baseline)
-        problems.append(
-            grid.document.problem(("train",), f"a table has one baseline; these rows say they are it: {named}")
-        )
-    if problems:
-        raise ConfigError(problems)
-    return readings
-
-
-def _read(grid: Grid, view: View) -> Iterator[_Reading]:
-    for variables in combinations(view.for_, view.when):
-        patterns = [substitute(of, variables) for of in ([view.of] if isinstance(view.of, str) else view.of)]
-        excepted = [substitute(name, variables) for name in view.except_]
-        for name in [*patterns, *excepted]:
-            if not any(fnmatch.fnmatchcase(row.name, name) for row in grid.rows):
-                listed = [row.name for row in grid.rows]
-                raise ValueError(f"no training row is called {name!r}; {explain(name, listed)}")
-        for row in grid.rows:
-            if not any(fnmatch.fnmatchcase(row.name, pattern) for pattern in patterns):
-                continue
-            if any(fnmatch.fnmatchcase(row.name, name) for name in excepted):
-                continue
-            pooling = _pooling(row.config.pooling, substitute(view.pooling, variables))
-            label = checked_name(str(substitute(view.row, variables))) if view.row else row.name
-            yield _Reading(label, row, pooling, view.baseline or (row.baseline and view.row is None))
-
-
-def _pooling(trained: PoolingConfig, change: dict[str, Any] | None) -> PoolingConfig:
-    """The reading: a model trained on several granularities is read at one, the smallest unless the view says."""
-    pooling = trained
-    if change:
-        pooling = PoolingConfig.from_dict(change if "kind" in change else {**trained.to_dict(), **change})
-    if "latent_attention" in (trained.kind, pooling.kind) and trained.kind != pooling.kind:
-        message = f"{trained.kind!r} cannot be read as {pooling.kind!r}: latent attention is made of trained weights"
-        raise PoolingConfigError(message, key="kind")
-    if isinstance(pooling.granularity, tuple):
-        pooling = pooling.with_granularity(min(pooling.granularity))
-    return pooling
+def _training(row: TrainRow, seed: int, identify: Any) -> PlannedTraining:
+    """A row with its seed. Where a pre-training comes first, its identity stands in the fine-tune's ``init``."""
+    config = row.config.model_copy(update={"seed": seed})
+    if row.pretraining is None:
+        return PlannedTraining(row.name, seed, config, identify(config), None, row.size)
+    before = row.pretraining.model_copy(update={"seed": seed})
+    first = PlannedPretraining(row.name, seed, before, identify(before), row.size)
+    if first.id is None:
+        return PlannedTraining(row.name, seed, config, None, first, row.size)
+    config = config.model_copy(update={"init": PRETRAINING_PREFIX + first.id})
+    return PlannedTraining(row.name, seed, config, identify(config), first, row.size)
 
 
 def _suite(grid: Grid, index: int) -> Suite:
     suite = grid.file.evaluate.suites[index]
     if isinstance(suite, Suite):
         return suite
-    written = [other.name for other in grid.file.evaluate.suites if isinstance(other, Suite)]
-    message = f"no suite is called {suite!r}; {explain(suite, written)}, or write it out: {{name: ..., tasks: [...]}}"
+    if suite in shipped_suites():
+        return shipped_suite(suite)
+    message = (
+        f"no suite is called {suite!r}; {explain(suite, shipped_suites())}, "
+        "or write it out: {name: ..., tasks: [...]}"
+    )
     raise ConfigError([grid.document.problem(("evaluate", "suites", index), message)])
+
+
+def _check_suites(grid: Grid, suites: list[Suite]) -> None:
+    """Each suite once, and each length for a suite that is there."""
+    names = [suite.name for suite in suites]
+    problems = [
+        grid.document.problem(("evaluate", "suites", index), f"suite {name!r} stands here twice")
+        for index, name in enumerate(names)
+        if name in names[:index]
+    ]
+    lengths = grid.file.evaluate.max_length
+    for name in lengths if isinstance(lengths, dict) else ():
+        if name != "default" and name not in names:
+            message = f"no suite of this grid is called {name!r}; {explain(name, ['default', *names])}"
+            problems.append(grid.document.problem(("evaluate", "max_length", name), message))
+    if problems:
+        raise ConfigError(problems)
 
 
 def _evaluation(

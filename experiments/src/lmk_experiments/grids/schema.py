@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -36,7 +36,7 @@ class View(_Section):
     except_: tuple[str, ...] = Field(default=(), alias="except")
     """Training rows that ``of`` matches and that are not read here."""
     row: str | None = None
-    """The name of the table's row; default: the training row's own."""
+    """The name of the table's row (the training row's variables may stand in it); default: the training row's own."""
     pooling: dict[str, Any] | None = None
     """Another way to read: with ``kind``, a whole pooling; without, keys that replace the training's."""
     baseline: bool = False
@@ -44,7 +44,7 @@ class View(_Section):
     for_: dict[str, list[Any]] = Field(default_factory=dict, alias="for")
     """Values to write in place of ``"{name}"``: one view for each combination."""
     when: dict[str, Any] = Field(default_factory=dict)
-    """Keep only combinations where these variables have these values (one or a list)."""
+    """Keep only combinations, and rows, where these variables have these values (one or a list)."""
 
 
 def _suite_form(value: Any) -> str:
@@ -62,7 +62,7 @@ class EvaluateSection(_Section):
     """What the trained models are tested on, and how they are read."""
 
     suites: tuple[SuiteField, ...] = Field(min_length=1)
-    """Names of suites, or suites written out."""
+    """Names of shipped suites, or suites written out."""
     max_length: int | dict[str, int]
     """Tokens a text, special tokens included; one number, or one a suite with ``default``."""
     views: tuple[View, ...] = (View(of="*"),)
@@ -112,7 +112,14 @@ class GridFile(_Section):
     """What jobs ask of the machine."""
     table: str | None = None
     """The table's layout, for example ``tables/quickstart``."""
+    assumed: dict[str, str] = Field(default_factory=dict)
+    """What the experiment's source leaves open: the key that was decided, and why. Never part of an identity."""
+    collection: Literal["paper", "appendix"] | None = None
+    """The set of grids that `lmk plan --all` counts this one with."""
 
 
 ROW_KEYS = ("row", "baseline", "base", "for", "when")
 """Keys of a training row that are not keys of a training."""
+
+BASE_KEYS = ("assumed", "size")
+"""Keys of a preset or a model file that are not keys of a training: what was decided, and how large the model is."""

@@ -14,7 +14,7 @@ from lmk_experiments.records.atomic import read_json, read_lines, write_json
 from lmk_experiments.records.claim import heartbeat, read_claim
 from lmk_experiments.records.state import State
 
-Kind = Literal["training", "evaluation"]
+Kind = Literal["pretraining", "training", "evaluation"]
 SCHEMA = 1
 _ID = re.compile(r"[0-9a-f]{12}")
 
@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def kind(self) -> Kind:
-        """``training`` or ``evaluation``."""
+        """``pretraining``, ``training`` or ``evaluation``."""
         return self.record["kind"]
 
     @property
@@ -136,6 +136,11 @@ class Cell:
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         record = {"schema": SCHEMA, "kind": self.kind, "id": self.id, "finished": finished, "seconds": seconds}
         write_json(self.folder / "DONE.json", {**record, **result})
+
+
+def pretraining_cell(root: Path, identity: str) -> Cell:
+    """The cell of a pre-training under ``root``."""
+    return Cell(root / "pretrainings" / _checked(identity))
 
 
 def training_cell(root: Path, identity: str) -> Cell:

@@ -51,12 +51,15 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
         DataError: A data file is faulty.
         NonFiniteLossError: The loss became NaN or infinite.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
-        ValueError: ``config.runtime.devices`` is more than 1, which is not supported yet.
+        ValueError: ``config.runtime.devices`` is more than 1, or ``config.init`` names a pre-training: neither is
+            supported yet.
     """
     recorder = NullRecorder() if recorder is None else recorder
     folder = Path(folder)
     if config.runtime.devices != 1:
         raise ValueError(f"runtime.devices is {config.runtime.devices}; one process is supported so far, valid: 1")
+    if config.init is not None:
+        raise ValueError(f"init is {config.init!r}; pre-training is not there yet, valid: null")
     if config.runtime.threads is not None:
         torch.set_num_threads(config.runtime.threads)
     began = time.monotonic()

@@ -133,7 +133,7 @@ def _score(
             result, sizes = _run(inner, result, encoder, cache)
             documents, queries = documents + sizes[0], queries + sizes[1]
         parts += _parts(inner, result)
-    values = report(task.name, parts, task.group_by)
+    values = report(task.name, parts, task.group_by, task.metric)
     if by_query := per_query(parts):
         _write_json(folder / "per_query" / f"{task.name}.json", by_query)
     sizes_known = {"documents": documents, "queries": queries} if queries else {}

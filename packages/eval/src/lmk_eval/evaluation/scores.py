@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -31,17 +31,20 @@ class Part:
     scores: Mapping[str, Any]
 
 
-def report(name: str, parts: Sequence[Part], group_by: str | None) -> dict[str, float]:
+def report(name: str, parts: Sequence[Part], group_by: str | None, metric: str | None = None) -> dict[str, float]:
     """The metrics of a task: means over its parts, then the same by group.
 
     Args:
         name: the task's name in the suite, for messages.
         parts: one for each split and subset (and, of an aggregate, each task) that was scored; at least one.
         group_by: as in the suite's task.
+        metric: the one that is the task's `main_score`; MTEB's own choice unless said.
 
     Raises:
         EvaluationError: if a metric is missing or not a finite number; names task and metric.
     """
+    if metric is not None:
+        parts = [_mainly(name, part, metric) for part in parts]
     metrics = _metrics(name, parts)
     values = {metric: _mean(name, metric, parts) for metric in metrics}
     if group_by is None:
@@ -64,6 +67,14 @@ def per_query(parts: Sequence[Part]) -> dict[str, float]:
         for part in parts
         for query, score in part.scores.get(PER_QUERY, {}).items()
     }
+
+
+def _mainly(name: str, part: Part, metric: str) -> Part:
+    """The part with ``metric`` as its main score."""
+    if metric not in part.scores:
+        raise EvaluationError(f"task {name!r}: MTEB gave no {metric}, which is its metric here", name)
+    scores = {key: value for key, value in part.scores.items() if key.partition("[")[0] != "main_score"}
+    return replace(part, scores={**scores, "main_score": part.scores[metric]})
 
 
 def _has_groups(metric: str) -> bool:

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from lmk_eval.suites.names import SuiteError, check_keys, check_name
 
 MTEB_GROUPS = ("split", "subset")
+METRICS = ("ndcg_at_10", "precision_at_1", "recall_at_10", "recall_at_100", "mrr_at_10", "f1", "accuracy")
+"""The metrics that a task can be reported by."""
 
 
 class Task(BaseModel):
@@ -28,6 +30,8 @@ class Task(BaseModel):
     """The split to score. A folder's is `test` unless said; a task of MTEB runs all of its own unless said."""
     subsets: tuple[str, ...] | None = None
     """Only for `mteb`: the subsets (languages, most often) to score. All of them unless said."""
+    metric: str | None = Field(default=None, json_schema_extra={"identity_absent": None})
+    """The metric that is the task's `main_score`; the one MTEB names unless said."""
     group_by: str | None = None
     """Scores are also given by group: of a key of the queries' `metadata`, or for `mteb` by `split` or `subset`."""
 
@@ -62,6 +66,8 @@ class Task(BaseModel):
             check_name(self.split, f"{where}: split")
         if self.subsets is not None and (self.kind == "folder" or not self.subsets):
             raise SuiteError(f"{where}: subsets is a non-empty list, and only for a task of MTEB")
+        if self.metric is not None and self.metric not in METRICS:
+            raise SuiteError(f"{where}: metric is {self.metric!r}; valid: {', '.join(METRICS)}")
         if self.group_by is not None and self.kind == "mteb" and self.group_by not in MTEB_GROUPS:
             raise SuiteError(
                 f"{where}: group_by is {self.group_by!r}; valid for a task of MTEB: {', '.join(MTEB_GROUPS)}"

@@ -1,8 +1,9 @@
-"""What one training is: :class:`TrainConfig` and its sections. Imports neither torch nor lightning."""
+"""What one training is: :class:`TrainConfig`, :class:`PretrainConfig`, their sections. No torch, no lightning."""
 
 from __future__ import annotations
 
 from lmk_train.config.base import CONTENT, TRANSIENT, Section
+from lmk_train.config.pretraining import MaskingConfig, PretrainConfig, PretrainDataConfig
 from lmk_train.config.sections import (
     DataConfig,
     LossConfig,
@@ -18,9 +19,12 @@ __all__ = [
     "TRANSIENT",
     "DataConfig",
     "LossConfig",
+    "MaskingConfig",
     "ModelConfig",
     "OptimConfig",
     "PoolingField",
+    "PretrainConfig",
+    "PretrainDataConfig",
     "RuntimeConfig",
     "Section",
     "TrainConfig",

@@ -30,6 +30,24 @@ PoolingField = Annotated[
 """A :class:`lmk_core.pooling.PoolingConfig`, read from a mapping and written as the shortest one that equals it."""
 
 
+def check_trainable(pooling: PoolingConfig) -> PoolingConfig:
+    """The pooling itself, if weights can be trained with it."""
+    if pooling.kind == "multi_cls":
+        raise PydanticCustomError(
+            "pooling_not_trained",
+            "'multi_cls' is a way to read a trained 'cls' model and is never trained; "
+            "valid kinds: cls, mean, mean_at_k, latent_attention, landmark",
+        )
+    return pooling
+
+
+def want_a_list(value: Any) -> Any:
+    """The value itself, unless it is one path where a list of them is expected."""
+    if isinstance(value, str):
+        raise PydanticCustomError("list_of_files", "a list of files is expected, found {found}", {"found": repr(value)})
+    return value
+
+
 class ModelConfig(Section):
     """The encoder that is fine-tuned."""
 
@@ -49,11 +67,7 @@ class DataConfig(Section):
     @field_validator("train", mode="before")
     @classmethod
     def _want_a_list(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            raise PydanticCustomError(
-                "list_of_files", "a list of files is expected, found {found}", {"found": repr(value)}
-            )
-        return value
+        return want_a_list(value)
 
     validation: str | None = Field(default=None, json_schema_extra=TRANSIENT)
     """A file of the same format that is measured while training; its texts are pooled as the candidates."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field, PositiveInt, field_validator
-from pydantic_core import PydanticCustomError
 
 from lmk_core.pooling import PoolingConfig
 from lmk_train.config.base import TRANSIENT, Section
@@ -16,6 +15,7 @@ from lmk_train.config.sections import (
     OptimConfig,
     PoolingField,
     RuntimeConfig,
+    check_trainable,
 )
 
 
@@ -52,6 +52,9 @@ class TrainConfig(Section):
     loss: LossConfig = LossConfig()
     """The objective."""
 
+    init: str | None = Field(default=None, min_length=1, json_schema_extra={"identity_absent": None})
+    """The pre-training that comes first: its preset's name in a grid, `pretraining:ID` in a cell; null has none."""
+
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes the encoder in bfloat16 over float32 weights; the loss is float32 in both."""
 
@@ -67,10 +70,4 @@ class TrainConfig(Section):
     @field_validator("pooling")
     @classmethod
     def _can_be_trained(cls, pooling: PoolingConfig) -> PoolingConfig:
-        if pooling.kind == "multi_cls":
-            raise PydanticCustomError(
-                "pooling_not_trained",
-                "'multi_cls' is a way to read a trained 'cls' model and is never trained; "
-                "valid kinds: cls, mean, mean_at_k, latent_attention, landmark",
-            )
-        return pooling
+        return check_trainable(pooling)

@@ -1,0 +1,42 @@
+"""Measured speed, from a cluster's profile: ``throughput: {train: ..., evaluate: ...}`` in tokens a second and GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, PositiveFloat
+
+from lmk_experiments.configs import find_file, load_document, validate
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    train: PositiveFloat | None = None
+    """Tokens a second that one GPU trains on."""
+    evaluate: PositiveFloat | None = None
+    """Tokens a second that one GPU encodes."""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Tokens a second and GPU, each ``None`` where it was not measured, and the file that says so."""
+
+    train: float | None
+    evaluate: float | None
+    source: str
+
+
+def load_throughput(profile: str) -> Throughput | None:
+    """What a profile (a shipped name or a YAML file) says of its measured speed; ``None`` where it says nothing.
+
+    Raises:
+        ConfigError: no such profile, or a wrong value.
+    """
+    path = find_file(profile, "profiles")
+    document = load_document(path)
+    if document.value.get("throughput") is None:
+        return None
+    at = ("throughput",)
+    found = validate(_Section, document.value["throughput"], lambda rest, text: document.problem((*at, *rest), text))
+    return Throughput(found.train, found.evaluate, path.name)

@@ -1,0 +1,56 @@
+"""What stands between a plan and its run: told before anything starts, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lmk_experiments.datasets import DataSetMissing, data_files, data_path, is_data_reference
+from lmk_experiments.grids.load import NO_PRETRAINING
+from lmk_experiments.grids.plan import Plan
+
+
+class NotReady(ValueError):
+    """A plan cannot be run on this machine as it is; the message says why, a line a reason."""
+
+
+def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> None:
+    """See that everything a plan's cells need is here or can be made. Looks, and changes nothing.
+
+    Args:
+        is_done: whether the cell of this kind (``pretraining``, ``training``, ``evaluation``) and identity is done.
+
+    Raises:
+        NotReady: published data that is not on this machine, or a pre-training that is not done.
+    """
+    reasons: dict[str, None] = {}
+    waiting = [
+        training.row
+        for training in plan.trainings
+        if (first := training.pretraining) and not (first.id and is_done("pretraining", first.id))
+    ]
+    if waiting:
+        reasons[f"{NO_PRETRAINING}; rows that would start from it: {', '.join(dict.fromkeys(waiting))}"] = None
+    for training in plan.trainings:
+        if training.id is not None and is_done("training", training.id):
+            continue
+        data = training.config.data
+        for reference in (*data.train, *([data.validation] if data.validation else [])):
+            _look(lambda reference=reference: data_files(reference, root), reference, reasons)
+    for _, evaluation in plan.evaluations:
+        if evaluation.id is not None and is_done("evaluation", evaluation.id):
+            continue
+        for task in evaluation.suite.tasks:
+            if task.folder is not None:
+                _look(lambda folder=task.folder: data_path(folder, root), task.folder, reasons)
+    if reasons:
+        raise NotReady("\n".join([f"{plan.grid} cannot run here yet:", *(f"  {reason}" for reason in reasons)]))
+
+
+def _look(find: Callable[[], object], reference: str, reasons: dict[str, None]) -> None:
+    if not is_data_reference(reference):
+        return
+    try:
+        find()
+    except DataSetMissing as missing:
+        reasons[str(missing)] = None
