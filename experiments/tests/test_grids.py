@@ -241,6 +241,50 @@ def test_a_variable_that_for_does_not_define(folder: Path) -> None:
     assert "train[0]: 'lmk-{h}' uses {h}, which 'for' does not define; valid: g" in problems(folder)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [([0, 0], "seed 0 stands here twice"), ([-1], "greater than or equal to 0"), ([2**32], "less than 4294967296")],
+)
+def test_seeds_that_are_none(folder: Path, seeds: list[int], said: str) -> None:
+    changed(folder, seeds=seeds)
+    told = problems(folder)
+    assert ": seeds" in told
+    assert said in told
+
+
+def test_a_seed_is_given_as_seeds(folder: Path) -> None:
+    assert "--set seed=5: seed: a grid trains every row once for each of its `seeds`" in problems(folder, "seed=5")
+    changed(folder, train=[{**GRID["train"][0], "seed": 7}], evaluate={**GRID["evaluate"], "views": []})
+    assert f"g.yaml:{line_of(folder, 'seed: 7')}: train[0].seed: a grid trains" in problems(folder)
+
+
+def test_a_model_folder_beside_the_file_is_not_taken_for_a_hub_name(folder: Path) -> None:
+    write(folder / "base.yaml", {**BASE, "model": {"path": "model"}})
+    assert "base.yaml:2: model.path: is it the folder beside this file" in problems(folder)
+
+
+@pytest.mark.parametrize("length", [-3, 1, {"default": 64, "short": 0}])
+def test_a_length_that_is_none(folder: Path, length: object) -> None:
+    changed(folder, evaluate={**GRID["evaluate"], "max_length": length})
+    told = problems(folder)
+    assert "evaluate.max_length" in told
+    assert "greater than or equal to 2" in told
+
+
+def test_a_length_of_no_suite(folder: Path) -> None:
+    changed(folder, evaluate={**GRID["evaluate"], "max_length": {"default": 64, "shrot": 256}})
+    told = problems(folder)
+    assert f"g.yaml:{line_of(folder, 'shrot')}: evaluate.max_length.shrot: " in told
+    assert "'short'" in told
+
+
+def test_two_suites_of_one_name(folder: Path) -> None:
+    suites = GRID["evaluate"]["suites"] * 2
+    changed(folder, evaluate={**GRID["evaluate"], "suites": suites})
+    assert "evaluate.suites[1]" in problems(folder)
+    assert "'short'" in problems(folder)
+
+
 def test_two_baselines(folder: Path) -> None:
     rows = [GRID["train"][0], {**GRID["train"][2], "baseline": True}]
     changed(folder, train=rows, evaluate={**GRID["evaluate"], "views": [{"of": "*"}]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmk_experiments.configs import ConfigError, Document, Layers, explain, find_file, load_document, validate
+from lmk_experiments.configs import ConfigError, Document, Layers, Problem, explain, find_file, load_document, validate
 from lmk_experiments.configs.document import parse_assignment
 from lmk_experiments.configs.errors import Path as KeyPath
 from lmk_experiments.grids.assumed import Assumption, of_a_grid, read_assumed
@@ -18,6 +18,7 @@ from lmk_train.config import PretrainConfig, TrainConfig
 
 TRAINING_KEYS = tuple(TrainConfig.model_fields)
 
+USE_SEEDS = "a grid trains every row once for each of its `seeds`: write these, for example seeds: [0, 1, 2]"
 NO_PRETRAINING = "RetroMAE pre-training is not there yet: it can be planned, not run"
 
 
@@ -117,6 +118,8 @@ def _train_rows(
         for key in raw
         if key not in ROW_KEYS and key not in TRAINING_KEYS
     ]
+    if "seed" in raw:
+        problems.append(document.problem((*at, "seed"), USE_SEEDS))
     if "row" not in raw:
         problems.append(document.problem((*at, "row"), "this key is required and is not there"))
     if not isinstance(raw.get("baseline", False), bool):
@@ -148,6 +151,9 @@ def _train_rows(
 
 
 def _split(assignments: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    for text in assignments:
+        if parse_assignment(text)[0] == ("seed",):
+            raise ConfigError([Problem(f"--set {text}", None, "seed", USE_SEEDS)])
     grid_keys = set(GridFile.model_fields) - {"train"}
     top = [text for text in assignments if parse_assignment(text)[0][0] in grid_keys]
     return top, tuple(text for text in assignments if text not in top)

@@ -92,6 +92,10 @@ def _absolute(layers: Layers, path: KeyPath, *, always: bool) -> None:
         data_identity(text)
         return
     if not always and not is_local(text):
+        if (layers.origin(path).folder / text).is_dir():
+            raise FileNotFoundError(
+                f"is it the folder beside this file, or a model on the hub? Write ./{text} for the folder"
+            )
         return
     absolute = (layers.origin(path).folder / Path(text).expanduser()).resolve()
     if not absolute.exists():

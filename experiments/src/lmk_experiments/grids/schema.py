@@ -58,12 +58,15 @@ SuiteField = Annotated[
 """A suite: its name, or the whole of it written out."""
 
 
+Length = Annotated[int, Field(ge=2)]
+
+
 class EvaluateSection(_Section):
     """What the trained models are tested on, and how they are read."""
 
     suites: tuple[SuiteField, ...] = Field(min_length=1)
     """Names of shipped suites, or suites written out."""
-    max_length: int | dict[str, int]
+    max_length: Length | dict[str, Length]
     """Tokens a text, special tokens included; one number, or one a suite with ``default``."""
     views: tuple[View, ...] = (View(of="*"),)
     """The rows of the table."""
@@ -93,6 +96,16 @@ class ResourcesSection(_Section):
     """One evaluation job."""
 
 
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+    if twice is not None:
+        raise ValueError(f"seed {twice} stands here twice: the same training twice says nothing of the spread")
+    return seeds
+
+
 class GridFile(_Section):
     """One grid: which trainings, read in which ways, on which suites."""
 
@@ -102,8 +115,8 @@ class GridFile(_Section):
     """The table's caption."""
     base: tuple[str, ...] = ()
     """Presets and model files under every row, later ones winning."""
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
-    """Every row is trained once for each seed."""
+    seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(default=(0,), min_length=1)
+    """Every row is trained once for each seed: different whole numbers from 0 to 4294967295."""
     train: tuple[dict[str, Any], ...] = Field(min_length=1)
     """The trainings; see ``ROW_KEYS`` for what a row may hold beside the keys of a training."""
     evaluate: EvaluateSection

@@ -127,7 +127,7 @@ def _one_at_a_time(folder: Path) -> Generator[None]:
     if fcntl is None:
         yield
         return
-    with (folder / ".claim.lock").open("w") as stream:
+    with (folder / "claim.lock").open("w") as stream:
         # A file system without locks (some network ones): the claim stays advisory there.
         with contextlib.suppress(OSError):
             fcntl.flock(stream, fcntl.LOCK_EX)
