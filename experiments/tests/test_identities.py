@@ -215,9 +215,8 @@ def test_what_counts_in_an_evaluation(tmp_path: Path) -> None:
     before = made()
     assert made("title=Other", "runtime.threads=3", "resources.evaluate.gpus=1") == before
     every = "evaluate.views=[{of: cls, row: multi, pooling: {kind: multi_cls, every: 64}}]"
-    changes = ("evaluate.max_length=1024", "evaluate.suites=[mldr-13]", every, "seed=1", "seeds=[1]", "optim.steps=70")
+    changes = ("evaluate.max_length=1024", "evaluate.suites=[mldr-13]", every, "seeds=[1]", "optim.steps=70")
     found = [made(change) for change in changes]
-    assert found[3] == before, "the grid's seeds decide"
     assert len({before, *found}) == 6
 
 
