@@ -165,12 +165,18 @@ class Embedder:
         (overflow "cut") is in no span.
 
         Raises:
-            ValueError: if the pooling is not landmark.
+            TypeError: if ``texts`` is a single string.
+            ValueError: if the pooling is not landmark, or ``max_length`` is wrong as in `encode`.
         """
+        texts = checked_texts(texts)
         _check_length(self.module, self.max_length if max_length is None else max_length)
-        layouts = self.tokenizer.layouts(texts, max_length=max_length, with_spans=True)
+        out: list[LandmarkVectors] = []
         with evaluating(self.module):
-            return landmark_vectors(self.module, self.tokenizer, layouts, batch_tokens, self.device)
+            for window in text_windows(texts):
+                part = texts[window.start : window.stop]
+                layouts = self.tokenizer.layouts(part, max_length=max_length, with_spans=True)
+                out += landmark_vectors(self.module, self.tokenizer, layouts, batch_tokens, self.device)
+        return out
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write the model where `from_pretrained` reads it: encoder, tokenizer, pooling, and the reduction's weights.
