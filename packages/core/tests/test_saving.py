@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,23 @@ def test_a_failed_write_leaves_the_old_model(tiny_model_folder, tmp_path, monkey
         embedder.save_pretrained(folder)
     assert Embedder.from_pretrained(folder).pooling.kind == "landmark"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
+def test_a_failed_rename_puts_the_old_model_back(tiny_model_folder, tmp_path, monkeypatch, error):
+    folder = Embedder.from_pretrained(tiny_model_folder, "landmark").save_pretrained(tmp_path / "model")
+    real = Path.rename
+
+    def rename(path, target):
+        if path.name.startswith(".model.new-"):
+            raise error
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(type(error)):
+        Embedder.from_pretrained(tiny_model_folder, "mean").save_pretrained(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert Embedder.from_pretrained(folder).pooling.kind == "landmark"
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,13 @@ def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenize
 
 
 def _replace(folder: Path, new: Path, old: Path) -> None:
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
+    """Put ``new`` where ``folder`` is, or leave ``folder`` as it was."""
+    try:
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    except BaseException:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)
