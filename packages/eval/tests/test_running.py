@@ -113,6 +113,19 @@ def test_a_fresh_process_says_nothing(run, toy_folder, tiny_model, tmp_path):
     assert Path(tmp_path / "out" / "per_query" / "toy.json").is_file()
 
 
+@pytest.mark.parametrize("package", ["lmk_eval", "lmk_eval.evaluation", "lmk_eval.tasks", "lmk_eval.encoders"])
+def test_what_is_imported_late_is_listed(package):
+    code = (
+        f"import sys, {package} as package\n"
+        "missing = set(package.__all__) - set(dir(package))\n"
+        "assert not missing, missing\n"
+        "assert not hasattr(package, 'other')\n"
+        "assert not {'mteb', 'torch'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_importing_keeps_the_random_states():
     code = (
         "import random, numpy, torch\n"
