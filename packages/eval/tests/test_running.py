@@ -70,7 +70,7 @@ def test_a_real_model_in_two_readings(run, tiny_model, toy_folder, tmp_path, rem
     mean = PoolingConfig("mean")
     other = run(saved, suite, out, pooling=mean)
     assert own != other
-    assert len(list((out / "results").rglob("toy.json"))) == 2
+    assert len(list((out / "results").rglob("local.toy.json"))) == 2
     embedder = Embedder.from_pretrained(saved)
     assert run(embedder, suite, tmp_path / "again") == own
     assert run(embedder.with_pooling(mean), suite, tmp_path / "again") == other
