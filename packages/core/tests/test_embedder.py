@@ -62,6 +62,28 @@ def test_many_texts_in_windows(tiny_model_folder, texts_of, monkeypatch):
     np.testing.assert_allclose(embedder.encode(texts), expected, atol=1e-5)
 
 
+def test_landmarks_of_many_texts_in_windows(tiny_model_folder, texts_of, monkeypatch):
+    embedder = Embedder.from_pretrained(tiny_model_folder, "landmark", 8)
+    texts = mixed_texts(texts_of)
+    expected = embedder.encode_landmarks(texts)
+    monkeypatch.setattr(encoding, "_WINDOW_TEXTS", 7)
+    laid_out, real = [], embedder.tokenizer.layouts
+
+    def layouts(part, **options):
+        laid_out.append(len(part))
+        return real(part, **options)
+
+    monkeypatch.setattr(embedder.tokenizer, "layouts", layouts)
+    found = embedder.encode_landmarks(texts)
+    assert laid_out == [7] * 9 + [1]
+    assert [spans for _, spans in found] == [spans for _, spans in expected]
+    for (vectors, _), (wanted, _) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(vectors, wanted, atol=1e-4)
+    assert embedder.encode_landmarks([]) == []
+    with pytest.raises(TypeError, match="expected a list of strings"):
+        embedder.encode_landmarks("one text")
+
+
 @given(lengths=st.lists(st.integers(1, 100), max_size=50), batch_tokens=st.integers(1, 300))
 def test_token_batches(lengths, batch_tokens):
     batches = list(token_batches(lengths, batch_tokens))

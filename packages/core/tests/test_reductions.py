@@ -57,7 +57,8 @@ def test_latent_attention_follows_the_paper(heads):
         centred = vector - vector.mean()
         return centred / torch.sqrt((centred**2).mean() + layer.eps) * layer.weight + layer.bias
 
-    keys, values = module.latents @ module.key.weight.T, module.latents @ module.value.weight.T
+    latents = torch.stack([norm(latent, module.latent_norm) for latent in module.latents])
+    keys, values = latents @ module.key.weight.T, latents @ module.value.weight.T
     for row in range(len(hidden)):
         total = torch.zeros(dim, dtype=torch.float64)
         for token in mask[row].nonzero().flatten():
@@ -72,6 +73,44 @@ def test_latent_attention_follows_the_paper(heads):
             inner = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
             total += module.ffn[2].weight @ inner + module.ffn[2].bias + mixed
         torch.testing.assert_close(result[row].double(), total / mask[row].sum(), atol=1e-5, rtol=1e-5)
+
+
+def test_latent_attention_takes_part_from_the_start():
+    """At a real width: attention chooses among the latents, and what it brings is a fair share of the residual."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = LatentAttention(768)
+    hidden = torch.randn(4, 32, 768, generator=generator)
+    branches, seen = [], []
+    module.output.register_forward_hook(lambda layer, inputs, output: branches.append(output))
+    for layer in (module.query, module.key, module.attention_norm):
+        layer.register_forward_hook(lambda layer, inputs, output: seen.append(output))
+    with torch.no_grad():
+        module(hidden, torch.ones(4, 32, dtype=torch.bool))
+    query, normed, keys = seen
+    scores = torch.einsum("bthd,lhd->bthl", normed.unflatten(-1, (12, 64)), keys.unflatten(-1, (12, 64))) / 8
+    weights = scores.softmax(-1)
+    # Uniform is 1/64 = 0.016 each, and an entropy of log(64).
+    assert 0.3 < scores.std() < 1.5
+    assert weights.max(-1).values.mean() > 2 / 64
+    assert -(weights * weights.log()).sum(-1).mean() < 0.98 * math.log(64)
+    assert 0.03 < branches[0].norm(dim=-1).mean() / query.norm(dim=-1).mean() < 1
+    # Not the same for every token: what it brings depends on the query.
+    assert branches[0].std(dim=(0, 1)).norm() > 0.02 * query.norm(dim=-1).mean()
+
+
+def test_latent_attention_under_autocast_is_float32_in_the_mean_alone():
+    hidden, mask = hidden_and_mask(dim=32)
+    module, types = LatentAttention(32, 4), {}
+    for name in ("query", "key", "value", "output", "ffn"):
+        layer = getattr(module, name)
+        layer.register_forward_hook(lambda layer, inputs, output, name=name: types.update({name: output.dtype}))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert module(hidden, mask).dtype == torch.float32
+    assert set(types.values()) == {torch.bfloat16}
+    module(hidden.bfloat16(), mask)
+    assert set(types.values()) == {torch.float32}
 
 
 def test_latent_attention_trains_and_takes_any_float_type():

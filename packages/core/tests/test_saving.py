@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import lmk_core
 from lmk_core import Embedder, PoolingConfig, PoolingConfigError
 from lmk_core.embedder.saving import SavedModelError
 from lmk_core.encoders import EncoderError
+from lmk_core.layouts.sentences import SentenceSplitterError, SentencexSplitter
 
 EVERY_KIND = [
     PoolingConfig("cls"),
@@ -37,11 +40,13 @@ def test_round_trip(tiny_model_folder, tmp_path, texts_of, pooling):
     assert again.max_length == 77
     np.testing.assert_allclose(again.encode(texts), expected, atol=1e-6)
     assert (folder / "reduction.safetensors").exists() == (pooling.kind == "latent_attention")
+    splitter = {"sentence_splitter": "sentencex:en"} if pooling.granularity == "sentence" else {}
     assert json.loads((folder / "lmk_config.json").read_text()) == {
         "lmk_core": lmk_core.__version__,
         "pooling": pooling.to_dict(),
         "max_length": 77,
         "overflow": pooling.overflow,
+        **splitter,
     }
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
@@ -67,6 +72,47 @@ def test_trained_latents_are_not_lost(tiny_model_folder, tmp_path):
     assert Embedder.from_pretrained(folder, "latent_attention").pooling == latent.pooling
     (folder / "reduction.safetensors").unlink()
     with pytest.raises(SavedModelError, match=r"reduction\.safetensors is missing"):
+        Embedder.from_pretrained(folder)
+
+
+def test_a_splitter_of_ones_own_must_be_passed_again(tiny_model_folder, tmp_path):
+    texts = ["the river. and the\nstone and. the\nhouse"]
+    base = Embedder.from_pretrained(tiny_model_folder, "landmark", "sentence", sentence_splitter=str.splitlines)
+    expected = base.encode(texts)
+    folder = base.save_pretrained(tmp_path / "model")
+    with pytest.raises(SentenceSplitterError, match=r"model: was saved with a sentence splitter of its own.*pass that"):
+        Embedder.from_pretrained(folder)
+    again = Embedder.from_pretrained(folder, sentence_splitter=str.splitlines)
+    np.testing.assert_allclose(again.encode(texts), expected, atol=1e-6)
+    assert (
+        np.abs(Embedder.from_pretrained(tiny_model_folder, "landmark", "sentence").encode(texts) - expected).max()
+        > 1e-3
+    )
+    # Other readings need no splitter, and do not forget that there was one.
+    sized = Embedder.from_pretrained(folder, granularity=8)
+    with pytest.raises(SentenceSplitterError, match="of its own"):
+        sized.with_granularity("sentence")
+    with pytest.raises(SentenceSplitterError, match="of its own"):
+        Embedder.from_pretrained(sized.save_pretrained(tmp_path / "sized"), granularity="sentence")
+
+
+def test_a_splitters_language_is_remembered(tiny_model_folder, tmp_path, monkeypatch):
+    german = SentencexSplitter("de")
+    base = Embedder.from_pretrained(tiny_model_folder, "landmark", "sentence", sentence_splitter=german)
+    folder = base.save_pretrained(tmp_path / "model")
+    assert Embedder.from_pretrained(folder).tokenizer.sentence_splitter == german
+    assert (
+        Embedder.from_pretrained(folder, granularity=8).with_granularity("sentence").tokenizer.sentence_splitter
+        == german
+    )
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    with pytest.raises(SentenceSplitterError, match="pip install"):
+        Embedder.from_pretrained(folder)
+    assert Embedder.from_pretrained(folder, granularity=8).pooling.granularity == 8
+    monkeypatch.undo()
+    file = folder / "lmk_config.json"
+    file.write_text(file.read_text().replace("sentencex:de", "de"))
+    with pytest.raises(SentenceSplitterError, match="sentence_splitter: 'de'; valid: sentencex:<language>"):
         Embedder.from_pretrained(folder)
 
 
@@ -116,6 +162,23 @@ def test_a_failed_write_leaves_the_old_model(tiny_model_folder, tmp_path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
+def test_a_failed_rename_puts_the_old_model_back(tiny_model_folder, tmp_path, monkeypatch, error):
+    folder = Embedder.from_pretrained(tiny_model_folder, "landmark").save_pretrained(tmp_path / "model")
+    real = Path.rename
+
+    def rename(path, target):
+        if path.name.startswith(".model.new-"):
+            raise error
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(type(error)):
+        Embedder.from_pretrained(tiny_model_folder, "mean").save_pretrained(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert Embedder.from_pretrained(folder).pooling.kind == "landmark"
+
+
 @pytest.mark.parametrize(
     "content", ["{", "[]", "{}", '{"pooling": {"kind": "max"}, "max_length": 9}', '{"pooling": {"kind": "cls"}}']
 )
@@ -126,6 +189,9 @@ def test_a_broken_config_names_its_file(tiny_model_folder, tmp_path, content):
         Embedder.from_pretrained(folder)
     (folder / "lmk_config.json").write_text('{"pooling": {"kind": "cls"}, "max_length": 1}')
     with pytest.raises(SavedModelError, match="max_length: 1"):
+        Embedder.from_pretrained(folder)
+    (folder / "lmk_config.json").write_text('{"pooling": {"kind": "cls"}, "max_length": 9, "sentence_splitter": 1}')
+    with pytest.raises(SavedModelError, match="sentence_splitter: 1; expected a string"):
         Embedder.from_pretrained(folder)
 
 

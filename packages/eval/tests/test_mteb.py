@@ -129,6 +129,31 @@ def test_a_built_in_task_gives_what_the_local_reader_gives(run, tiny_model, toy_
     assert (tmp_path / "out/per_query/built.json").read_text() == (tmp_path / "out/per_query/local.json").read_text()
 
 
+def test_a_folder_named_like_a_task_of_mteb(run, tiny_model, toy_folder, tmp_path, monkeypatch, remembering):
+    """Each keeps its own result file, so that a second call runs neither."""
+    import mteb
+
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    real = mteb.get_task
+    monkeypatch.setattr(mteb, "get_task", lambda name: redirect(real(name), toy_folder))
+    embedder = Embedder.from_pretrained(tiny_model, "landmark", 4, 64)
+    tasks = (Task(name="NFCorpus", folder=str(toy_folder)), Task(name="built", mteb="NFCorpus"))
+    suite = Suite(name="both", tasks=tasks)
+    scores = run(embedder, suite, tmp_path / "out")
+    assert run(embedder, suite, tmp_path / "out", recorder=remembering) == scores
+    assert [(event["name"], event["cached"]) for event in remembering.events] == [("NFCorpus", True), ("built", True)]
+    names = {path.name for path in (tmp_path / "out" / "results").rglob("*NFCorpus.json")}
+    assert names == {"NFCorpus.json", "local.NFCorpus.json"}
+
+
+def test_no_task_of_mteb_is_named_as_a_folder_is():
+    from importlib import import_module
+
+    names = import_module("mteb.get_tasks")._TASKS_REGISTRY
+    assert "NFCorpus" in names
+    assert not [name for name in names if name.casefold().startswith("local.")]
+
+
 def test_an_aggregate_is_the_mean_of_its_parts(run, make_oracle, toy_folder, make_folder, tmp_path, monkeypatch):
     from mteb.abstasks.aggregate_task_metadata import AggregateTaskMetadata
     from mteb.abstasks.aggregated_task import AbsTaskAggregate
@@ -146,4 +171,4 @@ def test_an_aggregate_is_the_mean_of_its_parts(run, make_oracle, toy_folder, mak
     monkeypatch.setattr(opening.mteb, "get_task", lambda name: Both())
     scores = run(make_oracle(), mock_suite("Both"), tmp_path / "out")["mock"]
     assert scores["precision_at_1"] == 0.75
-    assert "good/q0" in json.loads((tmp_path / "out" / "per_query" / "mock.json").read_text())
+    assert "local.good/q0" in json.loads((tmp_path / "out" / "per_query" / "mock.json").read_text())

@@ -77,7 +77,7 @@ def test_changed_data_or_a_torn_result_file_is_run_again(run, toy_folder, make_f
     make_folder(toy_folder, relevant=[("q0", "d5", 1)])
     assert run(model, suite, out)["toy"]["precision_at_1"] == 0.0
     assert len(model.encoded) == (12 + 5) + (12 + 1)
-    (result,) = (out / "results").rglob("toy.json")
+    (result,) = (out / "results").rglob("local.toy.json")
     whole = result.read_bytes()
     result.write_bytes(whole[: len(whole) // 2])
     assert run(model, suite, out)["toy"]["precision_at_1"] == 0.0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from lmk_core import Embedder, PoolingConfig
+from lmk_core import Embedder, PoolingConfig, PoolingConfigError
 from lmk_eval import EvaluationError, Suite, Task
 
 
@@ -70,7 +70,7 @@ def test_a_real_model_in_two_readings(run, tiny_model, toy_folder, tmp_path, rem
     mean = PoolingConfig("mean")
     other = run(saved, suite, out, pooling=mean)
     assert own != other
-    assert len(list((out / "results").rglob("toy.json"))) == 2
+    assert len(list((out / "results").rglob("local.toy.json"))) == 2
     embedder = Embedder.from_pretrained(saved)
     assert run(embedder, suite, tmp_path / "again") == own
     assert run(embedder.with_pooling(mean), suite, tmp_path / "again") == other
@@ -79,6 +79,29 @@ def test_a_real_model_in_two_readings(run, tiny_model, toy_folder, tmp_path, rem
     assert remembering.steps == [(5, 17, "text"), (17, 17, "text")]
     with pytest.raises(ValueError, match="no saved pooling"):
         run(tiny_model, suite, tmp_path / "plain")
+
+
+def test_random_latents_are_never_read(run, tiny_model, toy_folder, tmp_path):
+    suite, latent = Suite.from_folder("toy", toy_folder), PoolingConfig("latent_attention", num_latents=4)
+    with pytest.raises(PoolingConfigError, match="has no trained latents") as caught:
+        run(tiny_model, suite, tmp_path / "out", pooling=latent)
+    assert caught.value.key == "kind"
+    saved = Embedder.from_pretrained(tiny_model, "mean").save_pretrained(tmp_path / "mean")
+    with pytest.raises(PoolingConfigError, match="no trained latents"):
+        run(saved, suite, tmp_path / "out", pooling=latent)
+    assert not list((tmp_path / "out").rglob("*.json"))
+    trained = Embedder.from_pretrained(tiny_model, latent).save_pretrained(tmp_path / "latent")
+    own = run(trained, suite, tmp_path / "out")
+    assert run(trained, suite, tmp_path / "again", pooling=latent) == own
+
+
+def test_what_a_recorder_raises_ends_the_evaluation(run, toy_folder, make_oracle, tmp_path, remembering, monkeypatch):
+    def full(*args, **fields):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(remembering, "event", full)
+    with pytest.raises(EvaluationError, match="task 'toy': OSError: disk full"):
+        run(make_oracle(), Suite.from_folder("toy", toy_folder), tmp_path / "out", recorder=remembering)
 
 
 def test_leaves_no_global_state(run, toy_folder, make_oracle, tmp_path, capfd):
@@ -111,6 +134,19 @@ def test_a_fresh_process_says_nothing(run, toy_folder, tiny_model, tmp_path):
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert Path(tmp_path / "out" / "per_query" / "toy.json").is_file()
+
+
+@pytest.mark.parametrize("package", ["lmk_eval", "lmk_eval.evaluation", "lmk_eval.tasks", "lmk_eval.encoders"])
+def test_what_is_imported_late_is_listed(package):
+    code = (
+        f"import sys, {package} as package\n"
+        "missing = set(package.__all__) - set(dir(package))\n"
+        "assert not missing, missing\n"
+        "assert not hasattr(package, 'other')\n"
+        "assert not {'mteb', 'torch'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_importing_keeps_the_random_states():

@@ -8,7 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Recorder(Protocol):
-    """Listens to a training or an evaluation. Every method returns at once and raises nothing."""
+    """Listens to a training or an evaluation.
+
+    It is called in the middle of the work and waited for, so every method should return at once. What a method raises
+    ends the work: a recorder that must not do so, on a full disk for example, has to catch that itself.
+    """
 
     def event(self, kind: str, **fields: Any) -> None:
         """Something happened once, for example ``event("resumed", step=120)``. Fields are plain JSON values."""

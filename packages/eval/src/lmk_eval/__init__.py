@@ -24,7 +24,7 @@ __all__ = [
     "evaluate",
 ]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "EmbedderEncoder": "lmk_eval.encoders.adapter",

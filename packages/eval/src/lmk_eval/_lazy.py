@@ -1,4 +1,4 @@
-"""Lazy exports (PEP 562), and keeping the random states that MTEB would set."""
+"""Lazy exports that keep the random states MTEB would set."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import random
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from typing import Any
 
+from lmk_core import lazy
 
-def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: each exported name is imported from its module when first asked for."""
+
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """As `lmk_core.lazy.lazy_exports`, but importing MTEB leaves the global random states as they are."""
+    import_name, names = lazy.lazy_exports(package, modules)
 
     def get(name: str) -> Any:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return import_name(name)
         with random_states_kept():
-            value = getattr(import_module(modules[name]), name)
-        setattr(sys.modules[package], name, value)
-        return value
+            return import_name(name)
 
-    return get
+    return get, names
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from lmk_core.embedder.saving import SavedConfig, read_config, read_reduction, w
 from lmk_core.encoders import PooledEncoder, load_encoder
 from lmk_core.encoders.loading import max_positions
 from lmk_core.layouts import PoolingTokenizer
+from lmk_core.layouts.sentences import SentenceSplitter, SentenceSplitterError, splitter_from_text
 from lmk_core.layouts.tokenizer import checked_texts
 from lmk_core.pooling import PoolingConfig, PoolingConfigError
 from lmk_core.pooling.config import Granularity, Overflow
@@ -71,6 +72,7 @@ class Embedder:
         device: str | torch.device | None = None,
         causal_ok: bool = False,
         revision: str | None = None,
+        sentence_splitter: SentenceSplitter | None = None,
     ) -> Embedder:
         """Load a folder written by `save_pretrained`, or any encoder of transformers. In evaluation mode.
 
@@ -84,10 +86,14 @@ class Embedder:
             device: by default CUDA where there is one, else the CPU.
             causal_ok: load a causal model all the same.
             revision: of the Hub's repository.
+            sentence_splitter: for granularity "sentence", from a text to its sentences; by default the saved model's,
+                else `sentencex`, English. A function of one's own is not saved: pass it again.
 
         Raises:
             PoolingConfigError: if no pooling is known, or the wanted one would lose trained parameters.
             EncoderError: if the checkpoint cannot serve as an encoder.
+            SentenceSplitterError: if granularity is "sentence" and there is no splitter, or the model was saved with
+                one of its own and none is passed.
             ValueError: if ``max_length`` is below 2 or beyond the model's table of positions.
         """
         name = str(name_or_path)
@@ -99,7 +105,8 @@ class Embedder:
             max_length = DEFAULT_MAX_LENGTH if saved is None else saved.max_length
         module = PooledEncoder(load_encoder(name, dtype=dtype, revision=revision, causal_ok=causal_ok), wanted)
         hf_tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
-        tokenizer = PoolingTokenizer(hf_tokenizer, wanted, max_length)
+        splitter = sentence_splitter or _saved_splitter(name, saved, wanted)
+        tokenizer = PoolingTokenizer(hf_tokenizer, wanted, max_length, splitter)
         if saved is not None and saved.pooling == wanted:
             read_reduction(name, module, revision)
         _check_length(module, max_length)
@@ -165,12 +172,18 @@ class Embedder:
         (overflow "cut") is in no span.
 
         Raises:
-            ValueError: if the pooling is not landmark.
+            TypeError: if ``texts`` is a single string.
+            ValueError: if the pooling is not landmark, or ``max_length`` is wrong as in `encode`.
         """
+        texts = checked_texts(texts)
         _check_length(self.module, self.max_length if max_length is None else max_length)
-        layouts = self.tokenizer.layouts(texts, max_length=max_length, with_spans=True)
+        out: list[LandmarkVectors] = []
         with evaluating(self.module):
-            return landmark_vectors(self.module, self.tokenizer, layouts, batch_tokens, self.device)
+            for window in text_windows(texts):
+                part = texts[window.start : window.stop]
+                layouts = self.tokenizer.layouts(part, max_length=max_length, with_spans=True)
+                out += landmark_vectors(self.module, self.tokenizer, layouts, batch_tokens, self.device)
+        return out
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write the model where `from_pretrained` reads it: encoder, tokenizer, pooling, and the reduction's weights.
@@ -203,6 +216,18 @@ def _wanted_pooling(
     if granularity is not None:
         wanted = wanted.with_granularity(granularity)
     return wanted if overflow is None else replace(wanted, overflow=overflow)
+
+
+def _saved_splitter(name: str, saved: SavedConfig | None, wanted: PoolingConfig) -> SentenceSplitter | None:
+    if saved is None or saved.sentence_splitter is None:
+        return None
+    try:
+        return splitter_from_text(saved.sentence_splitter, name)
+    except SentenceSplitterError:
+        # A package that is not installed is missed only where it is needed.
+        if wanted.granularity == "sentence":
+            raise
+        return None
 
 
 def _refuse_loss(name: str, trained: PoolingConfig, wanted: PoolingConfig) -> None:

@@ -1,7 +1,8 @@
 """The folder of a saved model.
 
-The encoder and the tokenizer as transformers saves them, ``lmk_config.json`` (pooling, max_length, overflow, and the
-version that wrote it), and ``reduction.safetensors`` when the reduction has parameters.
+The encoder and the tokenizer as transformers saves them, ``lmk_config.json`` (pooling, max_length, overflow, the
+sentence splitter if there is one, and the version that wrote it), and ``reduction.safetensors`` when the reduction has
+parameters.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from uuid import uuid4
 import lmk_core
 from lmk_core.encoders import PooledEncoder
 from lmk_core.layouts import PoolingTokenizer
+from lmk_core.layouts.sentences import splitter_to_text
 from lmk_core.pooling import PoolingConfig, PoolingConfigError
 
 CONFIG_FILE = "lmk_config.json"
@@ -32,6 +34,8 @@ class SavedConfig:
 
     pooling: PoolingConfig
     max_length: int
+    sentence_splitter: str | None = None
+    """As `splitter_to_text` gives it; None if the model has none."""
 
 
 def find_file(name_or_path: str, file: str, revision: str | None = None) -> Path | None:
@@ -65,13 +69,16 @@ def read_config(name_or_path: str, revision: str | None = None) -> SavedConfig |
         values = json.loads(path.read_text(encoding="utf-8"))
         pooling = PoolingConfig.from_dict(values["pooling"])
         max_length = values["max_length"]
+        splitter = values.get("sentence_splitter")
     except (json.JSONDecodeError, KeyError, TypeError, PoolingConfigError) as error:
         raise SavedModelError(
             f"{path}: {type(error).__name__}: {error}; expected the keys pooling, max_length"
         ) from error
     if not isinstance(max_length, int) or max_length < 2:
         raise SavedModelError(f"{path}: max_length: {max_length!r}; expected an integer of at least 2")
-    return SavedConfig(pooling, max_length)
+    if splitter is not None and not isinstance(splitter, str):
+        raise SavedModelError(f"{path}: sentence_splitter: {splitter!r}; expected a string")
+    return SavedConfig(pooling, max_length, splitter)
 
 
 def read_reduction(name_or_path: str, module: PooledEncoder, revision: str | None = None) -> None:
@@ -129,11 +136,19 @@ def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenize
         "max_length": tokenizer.max_length,
         "overflow": module.pooling.overflow,
     }
+    if tokenizer.sentence_splitter is not None:
+        config["sentence_splitter"] = splitter_to_text(tokenizer.sentence_splitter)
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def _replace(folder: Path, new: Path, old: Path) -> None:
-    if folder.exists():
-        folder.rename(old)
-    new.rename(folder)
+    """Put ``new`` where ``folder`` is, or leave ``folder`` as it was."""
+    try:
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+    except BaseException:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)

@@ -9,7 +9,7 @@ SentenceSplitter = Callable[[str], list[str]]
 
 
 class SentenceSplitterError(ValueError):
-    """No splitter is installed, or a splitter returned what is not in the text."""
+    """There is no splitter, or a splitter returned what is not in the text."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,46 @@ class SentencexSplitter:
     def __call__(self, text: str) -> list[str]:
         """The sentences of ``text``."""
         return list(_segment()(self.language, text))
+
+
+@dataclass(frozen=True)
+class UnsavedSplitter:
+    """Stands for a splitter that was somebody's own function when the model was saved, which no file can hold."""
+
+    model: str
+    """The model's folder or name, for the message."""
+
+    def __call__(self, text: str) -> list[str]:  # noqa: ARG002
+        """Split nothing.
+
+        Raises:
+            SentenceSplitterError: always.
+        """
+        raise SentenceSplitterError(
+            f"{self.model}: was saved with a sentence splitter of its own, and the sentences of another one would give "
+            "other vectors; pass that function: Embedder.from_pretrained(..., sentence_splitter=...)"
+        )
+
+
+def splitter_to_text(splitter: SentenceSplitter) -> str:
+    """How a saved model names its splitter: ``sentencex:<language>``, or ``custom`` for any other function."""
+    return f"sentencex:{splitter.language}" if isinstance(splitter, SentencexSplitter) else "custom"
+
+
+def splitter_from_text(text: str, model: str) -> SentenceSplitter:
+    """The splitter that `splitter_to_text` named; for ``custom`` one that raises when it is used.
+
+    Raises:
+        SentenceSplitterError: if the text names no splitter, or `sentencex` is not installed.
+    """
+    if text == "custom":
+        return UnsavedSplitter(model)
+    kind, _, language = text.partition(":")
+    if kind != "sentencex" or not language:
+        raise SentenceSplitterError(
+            f"{model}: sentence_splitter: {text!r}; valid: sentencex:<language>, such as sentencex:en, or custom"
+        )
+    return SentencexSplitter(language)
 
 
 def _segment() -> Callable[[str, str], Iterable[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 from lmk_core.layouts.batch import PooledBatch, pad_layouts
 from lmk_core.layouts.landmarks import fixed_ends, landmark_layout
 from lmk_core.layouts.layout import Ids, Layout, multi_cls_ids, plain_ids
-from lmk_core.layouts.sentences import SentenceSplitter, SentencexSplitter, sentence_pieces
+from lmk_core.layouts.sentences import SentenceSplitter, SentencexSplitter, UnsavedSplitter, sentence_pieces
 from lmk_core.layouts.special_tokens import SpecialTokens
 from lmk_core.pooling.config import Overflow, PoolingConfig
 
@@ -47,8 +47,10 @@ class PoolingTokenizer:
         self.tokens = SpecialTokens.from_tokenizer(tokenizer)
         if pooling.kind == "multi_cls":
             multi_cls_ids(np.zeros(0, dtype=np.int64), self.tokens, 2, 1)  # fails here rather than at the first text
-        if sentence_splitter is None and pooling.granularity == "sentence":
-            sentence_splitter = SentencexSplitter()
+        if pooling.granularity == "sentence":
+            if isinstance(sentence_splitter, UnsavedSplitter):
+                sentence_splitter("")  # fails here rather than at the first text
+            sentence_splitter = sentence_splitter or SentencexSplitter()
         self.sentence_splitter = sentence_splitter
 
     def with_pooling(self, pooling: PoolingConfig) -> PoolingTokenizer:

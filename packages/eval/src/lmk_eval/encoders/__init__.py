@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbedderEncoder", "TextEncoder"]
 
-__getattr__ = lazy_exports(
+__getattr__, __dir__ = lazy_exports(
     __name__, {"EmbedderEncoder": "lmk_eval.encoders.adapter", "TextEncoder": "lmk_eval.encoders.adapter"}
 )

@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["EvaluationError", "evaluate"]
 
-__getattr__ = lazy_exports(__name__, {"evaluate": "lmk_eval.evaluation.run"})
+__getattr__, __dir__ = lazy_exports(__name__, {"evaluate": "lmk_eval.evaluation.run"})

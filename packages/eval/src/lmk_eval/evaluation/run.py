@@ -47,7 +47,7 @@ def evaluate(
     event a task: name, seconds, cached, documents, queries.
 
     Args:
-        model: A saved model's folder, a name on the hub, or an `Embedder`.
+        model: A saved model's folder, a name on the hub (both are read in float32), or an `Embedder`.
         suite: The tasks.
         folder: Where results are kept.
         name: The model's name in the results, `org/name` or `name`.
@@ -55,7 +55,7 @@ def evaluate(
         max_length: Texts are cut to this many tokens.
         pooling: Read the model in this way instead of its own.
         batch_tokens: Tokens in one batch, padding included.
-        recorder: Is told of tasks and of the texts done.
+        recorder: Is told of tasks and of the texts done. What it raises ends the evaluation.
 
     Returns:
         Task name to metric to value: `ndcg_at_10`, `precision_at_1`, `recall_at_10`, `recall_at_100`, `mrr_at_10`,
@@ -63,6 +63,7 @@ def evaluate(
         Tasks that are not retrieval give `main_score` and those of `f1`, `accuracy` they have.
 
     Raises:
+        PoolingConfigError: if the model has no pooling and none is given, or cannot be read in the given one.
         EvaluationError: if a task fails (names it; the cause is chained) or a metric is not a finite number.
             Running out of memory is raised as it is, with the task's name as a note.
     """
@@ -71,8 +72,7 @@ def evaluate(
         check_name(part, "model name")
     recorder = recorder or NullRecorder()
     folder = Path(folder)
-    # ResultCache adds `results` itself.
-    cache = mteb.ResultCache(folder)
+    cache = mteb.ResultCache(folder)  # adds `results` itself
     scores: dict[str, dict[str, float]] = {}
     with undisturbed(quiet=not sys.stderr.isatty()):
         opened = [(task, _named(task, lambda task=task: open_task(task))) for task in suite.tasks]
@@ -99,6 +99,12 @@ def _embedder(model: str | Path | TextEncoder, pooling: PoolingConfig | None, ma
             # A plain model of transformers has no pooling of its own.
             if pooling is None:
                 raise
+            if pooling.kind == "latent_attention":
+                raise PoolingConfigError(
+                    f"{model}: has no trained latents, and random ones mean nothing; "
+                    "read it in another way, or train it with latent_attention first",
+                    "kind",
+                ) from None
             return Embedder.from_pretrained(model, pooling, max_length=max_length)
     return embedder if pooling is None else embedder.with_pooling(pooling)
 

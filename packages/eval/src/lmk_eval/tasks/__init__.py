@@ -11,4 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderData", "LocalRetrieval", "Query", "TaskDataError", "fingerprint", "open_task", "read_folder"]
 
-__getattr__ = lazy_exports(__name__, {"LocalRetrieval": "lmk_eval.tasks.local", "open_task": "lmk_eval.tasks.opening"})
+__getattr__, __dir__ = lazy_exports(
+    __name__, {"LocalRetrieval": "lmk_eval.tasks.local", "open_task": "lmk_eval.tasks.opening"}
+)

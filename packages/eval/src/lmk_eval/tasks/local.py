@@ -21,7 +21,7 @@ class LocalRetrieval(AbsTaskRetrieval):
     also given for each value of that key of the queries' metadata.
 
     Args:
-        name: The task's name; a safe part of a path.
+        name: The task's name; a safe part of a path. MTEB knows the task as `local.<name>`.
         folder: Holds `corpus.jsonl`, `queries.jsonl` and `qrels/<split>.tsv`.
         split: Which judgements to use.
         group_by: A key of the queries' `metadata`.
@@ -85,11 +85,13 @@ class LocalRetrieval(AbsTaskRetrieval):
 
 
 def _metadata(name: str, revision: str, split: str, group_by: str | None) -> TaskMetadata:
+    # MTEB names a result file by the task alone. None of its own names begins so: the two never share a file.
+    known_as = f"local.{name}"
     # The groups are part of what a result file holds, so they are part of what it is a result of.
     if group_by is not None:
         revision = f"{revision}+{group_by}"
     return TaskMetadata(
-        name=name,
+        name=known_as,
         type="Retrieval",
         category="t2t",
         modalities=["text"],
