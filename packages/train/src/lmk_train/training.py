@@ -169,6 +169,8 @@ def _record_start(config: TrainConfig, embedder: Embedder, data: ContrastiveData
         parameters=sum(parameter.numel() for parameter in embedder.module.parameters()),
         rows=len(data.dataset),
         rows_with_scores=data.dataset.rows.scored,
+        rows_without_negatives=data.dataset.rows.without_negatives,
+        dropped_positives_among_negatives=data.dataset.rows.dropped_positives,
         steps=config.optim.steps,
         steps_per_epoch=data.order().batches_per_epoch,
     )

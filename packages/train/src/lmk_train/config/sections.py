@@ -59,7 +59,8 @@ class DataConfig(Section):
     """A file of the same format that is measured while training; its texts are pooled as the candidates."""
 
     negatives: NonNegativeInt = 7
-    """Hard negatives of each row, drawn without replacement; 0 leaves the other rows' passages alone."""
+    """Hard negatives of each row, drawn without replacement; with 0, and for a row that has none, the other rows'
+    passages alone are its negatives."""
 
     query_max_length: int = Field(default=128, ge=2)
     """Tokens of a query, special tokens included."""

@@ -46,8 +46,10 @@ class ContrastiveModule(LightningModule):
         settings = self.config.loss
         logits = similarity_logits(queries, passages, settings.temperature)
         if batch["teacher"] is None or settings.distillation == "off":
-            return info_nce(logits, group=len(passages) // len(queries))
-        return distillation(logits, batch["teacher"], batch["scored"], settings.teacher_temperature)
+            return info_nce(logits, batch["sizes"])
+        return distillation(
+            logits, batch["teacher"], batch["scored"], settings.teacher_temperature, sizes=batch["sizes"]
+        )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:  # noqa: ARG002
         loss = self.loss(batch)
