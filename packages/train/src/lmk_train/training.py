@@ -29,6 +29,7 @@ from lmk_train.config import TrainConfig
 from lmk_train.data.module import ContrastiveData
 from lmk_train.data.rows import Rows
 from lmk_train.modules.contrastive import ContrastiveModule
+from lmk_train.modules.finite import check_weights
 
 _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
@@ -49,7 +50,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
 
     Raises:
         DataError: A data file is faulty.
-        NonFiniteLossError: The loss became NaN or infinite.
+        NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
         ValueError: ``config.runtime.devices`` is more than 1, which is not supported yet.
     """
@@ -75,6 +76,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     embedder.module.eval()
     if validation is not None and validation.measured_at != config.optim.steps:
         validation.run(config.optim.steps)  # no step was taken: 0 were asked, or a checkpoint held the last one
+    check_weights(embedder.module, config.optim.steps, config.optim)
     embedder.save_pretrained(folder / "model")
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))
@@ -123,8 +125,6 @@ def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback]) -
         precision=_PRECISION[config.precision],  # ty: ignore[invalid-argument-type]
         max_steps=config.optim.steps,
         max_epochs=1,  # the order of batches is endless and ends at the last step; see BatchOrder
-        gradient_clip_val=config.optim.gradient_clip,
-        gradient_clip_algorithm="norm",
         callbacks=callbacks,
         default_root_dir=folder,
         # Named, because a detected SLURM environment requeues jobs on its own and loses what was trained.

@@ -13,6 +13,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from lmk_core.recording import Recorder
 from lmk_train.config import TrainConfig
+from lmk_train.modules.finite import check_weights
 
 _KEY = "lmk_train"
 """Our own entry of a checkpoint."""
@@ -35,6 +36,7 @@ class Checkpoints(Callback):
 
     def save(self, trainer: Trainer) -> None:
         """Writes a checkpoint of the step that was just done."""
+        check_weights(trainer.lightning_module, trainer.global_step, self.config.optim)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
