@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from lmk_core import Embedder
+from lmk_core.recording import NullRecorder
 from lmk_train import train
 from lmk_train.callbacks import CheckpointMismatchError, Checkpoints
 
@@ -119,3 +120,41 @@ def test_the_runtime_and_the_places_of_files_may_change(make_config, tmp_path, s
     moved.write_bytes(rows_file.read_bytes())
     config = make_config(data__train=[str(moved)], runtime={"accelerator": "cpu", "num_workers": 1, "log_every": 5})
     assert_same(train(config, tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_variable_granularity_resumes_with_workers(workers, make_config, tmp_path, recorder, stop_after):
+    """Workers read ahead of the step at which the training dies; sizes are drawn in them."""
+    whole = train(make_config(pooling=VARIABLE, optim__steps=10), tmp_path / "whole", recorder)
+    expected = recorder.curve("train/loss")
+    config = make_config(pooling=VARIABLE, optim__steps=10, runtime__num_workers=workers, runtime__checkpoint_every=3)
+    stop_after(7)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run")
+    stop_after(0)
+    recorder.values.clear()
+    resumed = train(config, tmp_path / "run", recorder)
+    assert {"event": "resumed", "step": 6} in recorder.events
+    assert recorder.curve("train/loss") == {step: loss for step, loss in expected.items() if step > 6}
+    assert_same(resumed, whole)
+
+
+def test_the_last_validation_has_the_precision_of_the_training(make_config, tmp_path, stop_after, rows_file):
+    """Also when the checkpoint holds the last step, so that no step is taken before it; and when none is asked."""
+    seen = []
+
+    class Watcher(NullRecorder):
+        def metrics(self, values, step):
+            if "validation/ndcg_at_10" in values:
+                seen.append((step, torch.is_autocast_enabled("cpu"), values))
+
+    config = make_config(precision="bf16", data__validation=str(rows_file), runtime__checkpoint_every=6)
+    stop_after(6)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run", Watcher())
+    stop_after(0)
+    train(config, tmp_path / "run", Watcher())
+    assert [step for step, *_ in seen] == [6, 6]
+    assert seen[0] == seen[1]
+    train(make_config(precision="bf16", data__validation=str(rows_file), optim__steps=0), tmp_path / "0", Watcher())
+    assert all(autocast for _, autocast, _ in seen)

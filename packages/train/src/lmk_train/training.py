@@ -74,8 +74,6 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     _record_start(config, embedder, data, recorder)
     _fit(config, folder, recorder, embedder, data, validation)
     embedder.module.eval()
-    if validation is not None and validation.measured_at != config.optim.steps:
-        validation.run(config.optim.steps)  # no step was taken: 0 were asked, or a checkpoint held the last one
     check_weights(embedder.module, config.optim.steps, config.optim)
     embedder.save_pretrained(folder / "model")
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
@@ -91,30 +89,35 @@ def _fit(
     data: ContrastiveData,
     validation: RetrievalValidation | None,
 ) -> None:
-    if config.optim.steps == 0:
-        return
     path = folder / "checkpoints" / "last.ckpt"
+    steps = config.optim.steps
     callbacks: list[Callback] = [
-        MetricsReporter(recorder, config.runtime.log_every, config.optim.steps),
-        ProgressBar(config.optim.steps),
+        MetricsReporter(recorder, config.runtime.log_every, steps),
+        ProgressBar(steps),
         *([] if validation is None else [validation]),
         # Last, so that a checkpoint means that everything else of its step was done.
         Checkpoints(config, path),
     ]
-    resume = find_checkpoint(config, path, recorder)
     with _quiet_lightning():
         trainer = make_trainer(config, folder, callbacks)
-        try:
-            trainer.fit(
-                ContrastiveModule(embedder.module, config), datamodule=data, ckpt_path=resume, weights_only=True
-            )
-        except SIGTERMException:
-            # Lightning's own has no exit code, and so a supervisor would see a success.
-            sys.exit(128 + 15)
-        except SystemExit as stop:
-            if isinstance(stop.__context__, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            raise
+        if steps:
+            resume = find_checkpoint(config, path, recorder)
+            _run_steps(trainer, ContrastiveModule(embedder.module, config), data, resume)
+        if validation is not None and validation.measured_at != steps:
+            # No step was taken: 0 were asked, or a checkpoint held the last one.
+            validation.run_as_trained(trainer, steps)
+
+
+def _run_steps(trainer: Trainer, module: ContrastiveModule, data: ContrastiveData, resume: Path | None) -> None:
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    except SIGTERMException:
+        # Lightning's own has no exit code, and so a supervisor would see a success.
+        sys.exit(128 + 15)
+    except SystemExit as stop:
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
 
 
 def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback]) -> Trainer:
