@@ -52,6 +52,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
         DataError: A data file is faulty.
         NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
+        OSError: A checkpoint is there but the disk does not give it.
         ValueError: ``config.runtime.devices`` is more than 1, which is not supported yet.
     """
     recorder = NullRecorder() if recorder is None else recorder
@@ -90,18 +91,18 @@ def _fit(
     validation: RetrievalValidation | None,
 ) -> None:
     path = folder / "checkpoints" / "last.ckpt"
-    steps = config.optim.steps
+    steps, rows = config.optim.steps, len(data.dataset)
     callbacks: list[Callback] = [
         MetricsReporter(recorder, config.runtime.log_every, steps),
         ProgressBar(steps),
         *([] if validation is None else [validation]),
         # Last, so that a checkpoint means that everything else of its step was done.
-        Checkpoints(config, path),
+        Checkpoints(config, path, rows),
     ]
     with _quiet_lightning():
         trainer = make_trainer(config, folder, callbacks)
         if steps:
-            resume = find_checkpoint(config, path, recorder)
+            resume = find_checkpoint(config, path, rows, recorder)
             _run_steps(trainer, ContrastiveModule(embedder.module, config), data, resume)
         if validation is not None and validation.measured_at != steps:
             # No step was taken: 0 were asked, or a checkpoint held the last one.
