@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder
-from lmk_train import train
+from lmk_train import train, training
 from lmk_train.callbacks import CheckpointMismatchError, Checkpoints, find_checkpoint
 from lmk_train.config import LossConfig, TrainConfig
 
@@ -85,7 +85,7 @@ def test_checkpoints_hold_plain_values_and_leave_no_litter(make_config, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", None])
-def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, recorder, stop_after):
+def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, recorder, stop_after, monkeypatch):
     config = make_config(runtime__checkpoint_every=3)
     whole = train(make_config(), tmp_path / "whole")
     path = tmp_path / "run/checkpoints/last.ckpt"
@@ -97,9 +97,14 @@ def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, re
         content = path.read_bytes()[:-1000]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+    kept = {}
+    monkeypatch.setattr(
+        training, "mark_finished", lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*-1"))
+    )
     resumed = train(config, tmp_path / "run", recorder)
     assert recorder.kinds() == ["start", "checkpoint_unreadable", "finished"]
     assert recorder.events[1]["path"] == str(path)
+    assert kept == {"last.ckpt.unreadable-1": content}
     assert list(recorder.curve("train/loss")) == [1, 2, 3, 4, 5, 6]
     assert_same(resumed, whole)
 
@@ -199,6 +204,9 @@ def test_a_field_that_came_later_leaves_old_checkpoints_resumable(make_config, t
         train(used, tmp_path / "run")
     train(NewConfig.model_validate(values), tmp_path / "run", recorder)
     assert {"event": "resumed", "step": 3} in recorder.events
+    recorder.events.clear()
+    train(config, tmp_path / "run", recorder)
+    assert recorder.kinds() == ["already_trained"]
 
 
 def test_another_revision_or_number_of_rows_is_refused(make_config, make_rows, write_rows, tmp_path, stop_after):

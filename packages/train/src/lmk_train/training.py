@@ -28,6 +28,7 @@ from lmk_train.callbacks.validation import RetrievalValidation
 from lmk_train.config import TrainConfig
 from lmk_train.data.module import ContrastiveData
 from lmk_train.data.rows import Rows
+from lmk_train.finished import is_finished, mark_finished, remove_mark
 from lmk_train.modules.contrastive import ContrastiveModule
 from lmk_train.modules.finite import check_weights
 
@@ -37,8 +38,15 @@ _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -> Path:
     """Fine-tunes an encoder and saves it.
 
-    The same configuration trains the same weights, also when it was stopped and called again: an interrupted training
-    resumes from ``folder/checkpoints/last.ckpt``.
+    An interrupted training resumes from ``folder/checkpoints/last.ckpt`` and ends with the weights of an undisturbed
+    one. The same configuration trains the same weights on one machine with the same libraries and the same
+    ``runtime.threads``; on a GPU nearly the same ones, since some of its kernels add in no fixed order.
+
+    When ``folder/model`` is whole, ``folder/TRAINED.json`` is written with the configuration's digest, and only then
+    are the checkpoints removed: whenever it is killed, what was trained is in a checkpoint or in a marked model. A
+    model that the same configuration has marked is returned at once, without a look at the data. Of files the digest
+    holds the names, neither the folders nor the content; the runtime and the validation file are no part of it. A model
+    of another configuration is replaced.
 
     Args:
         config: The training; its paths are real paths or names on the hub.
@@ -59,6 +67,10 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     folder = Path(folder)
     if config.runtime.devices != 1:
         raise ValueError(f"runtime.devices is {config.runtime.devices}; one process is supported so far, valid: 1")
+    if is_finished(config, folder):
+        _remove_checkpoints(folder)  # left there by a run that was killed behind its mark
+        recorder.event("already_trained", steps=config.optim.steps)
+        return folder / "model"
     if config.runtime.threads is not None:
         torch.set_num_threads(config.runtime.threads)
     began = time.monotonic()
@@ -76,8 +88,10 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     _fit(config, folder, recorder, embedder, data, validation)
     embedder.module.eval()
     check_weights(embedder.module, config.optim.steps, config.optim)
+    remove_mark(folder)
     embedder.save_pretrained(folder / "model")
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    mark_finished(config, folder)
+    _remove_checkpoints(folder)
     recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))
     return folder / "model"
 
@@ -119,6 +133,10 @@ def _run_steps(trainer: Trainer, module: ContrastiveModule, data: ContrastiveDat
         if isinstance(stop.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise
+
+
+def _remove_checkpoints(folder: Path) -> None:
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
 def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback]) -> Trainer:
