@@ -95,3 +95,17 @@ def test_teacher_scores(collator):
     without = collator()([example(0), example(1)])
     assert without["teacher"] is None
     assert without["scored"].tolist() == [False, False]
+
+
+def test_groups_may_differ_in_size(collator):
+    """A row without negatives has its positive alone; no column is made up for what isn't there."""
+    alone = Example(0, 7, TEXT, ("kaba 7",), (4.0,))
+    batch = collator()([example(3), alone, example(5, scores=(3.0, 1.0, 2.0))])
+    assert batch["sizes"].tolist() == [3, 1, 3]
+    assert batch["passages"]["input_ids"].shape[0] == 7
+    assert batch["scored"].tolist() == [False, True, True]
+    assert batch["teacher"].tolist() == [[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [3.0, 1.0, 2.0]]
+    together = collator()([example(5)])
+    for slot in range(3):
+        assert trimmed(batch["passages"], 4 + slot) == trimmed(together["passages"], slot)
+    assert collator()([example(3), example(5)])["sizes"].tolist() == [3, 3]

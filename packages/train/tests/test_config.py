@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from lmk_core.pooling import PoolingConfig
-from lmk_train.config import RuntimeConfig, TrainConfig
+from lmk_train.config import OptimConfig, RuntimeConfig, TrainConfig
+from lmk_train.modules import warmup_then_decay
 
 BASE = {
     "model": {"path": "models/tiny"},
@@ -84,6 +85,12 @@ def test_errors_name_the_key_and_what_is_valid(key, value, where, parts):
     assert ".".join(str(part) for part in error["loc"]) == where
     for part in parts:
         assert part in error["msg"]
+
+
+def test_the_help_of_the_warm_up_says_what_the_schedule_does():
+    help_text = OptimConfig.model_fields["warmup_steps"].description
+    assert "from `1 / warmup_steps`" in help_text
+    assert warmup_then_decay(4, 8)(0) == 1 / 4
 
 
 def test_config_is_frozen():

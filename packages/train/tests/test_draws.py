@@ -49,8 +49,8 @@ def test_too_few_negatives_are_repeated_evenly():
 def test_no_negatives():
     row = Row("q", ("p",), ())
     assert draw(row, negatives=0).passages == ("p",)
-    with pytest.raises(ValueError, match="row 0 has no negatives, 4 are asked"):
-        draw(row)
+    assert draw(row).passages == ("p",)
+    assert draw(Row("q", ("p",), (), (2.0,), ())).scores == (2.0,)
 
 
 def test_an_epoch_is_a_permutation_in_full_batches():

@@ -128,3 +128,68 @@ def test_similarities_are_float32_under_autocast():
         logits = similarity_logits(queries, passages, 0.02)
     assert logits.dtype == torch.float32
     torch.testing.assert_close(logits, queries @ passages.T / 0.02)
+
+
+SIZES = [4, 1, 3, 4, 1]
+"""Passages of each query where some have fewer negatives, or none."""
+
+
+@pytest.fixture
+def ragged() -> torch.Tensor:
+    return (unit(QUERIES, 8) @ unit(sum(SIZES), 8, seed=1).T / 0.1).requires_grad_()
+
+
+def naive_ragged(logits: torch.Tensor, teacher: torch.Tensor, scored: list[bool]) -> torch.Tensor:
+    """Query by query, passage by passage, over the columns that there are."""
+    total = torch.zeros((), dtype=logits.dtype)
+    for q, size in enumerate(SIZES):
+        first = sum(SIZES[:q])
+        weights = torch.softmax(teacher[q, :size], dim=0) if scored[q] else torch.eye(size)[0]
+        for i in range(size):
+            left = [column for column in range(logits.shape[1]) if not first <= column < first + i]
+            total = total - weights[i] * (logits[q, first + i] - torch.logsumexp(logits[q, left], dim=0))
+    return total / len(logits)
+
+
+def test_info_nce_over_groups_of_different_sizes(ragged):
+    ours = info_nce(ragged, torch.tensor(SIZES))
+    theirs = naive_ragged(ragged, torch.zeros(QUERIES, GROUP), [False] * QUERIES)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradient(ours, ragged), gradient(theirs, ragged))
+
+
+@pytest.mark.parametrize("scored", [[True] * 5, [True, True, False, True, False], [False] * 5])
+def test_distillation_over_groups_of_different_sizes(ragged, teacher, scored):
+    slots = torch.arange(GROUP) < torch.tensor(SIZES)[:, None]
+    noise = teacher.masked_fill(~slots, float("nan"))
+    ours = distillation(ragged, noise, torch.tensor(scored), sizes=torch.tensor(SIZES))
+    theirs = naive_ragged(ragged, teacher, scored)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradient(ours, ragged), gradient(theirs, ragged))
+
+
+def test_an_offset_counts_groups_of_different_sizes(ragged, teacher):
+    sizes, scored = torch.tensor(SIZES), torch.tensor([True, False, True, True, False])
+    whole = distillation(ragged, teacher, scored, sizes=sizes) * QUERIES
+    parts = distillation(ragged[:2], teacher[:2], scored[:2], sizes=sizes) * 2
+    parts = parts + distillation(ragged[2:], teacher[2:], scored[2:], offset=2, sizes=sizes) * 3
+    torch.testing.assert_close(parts, whole)
+    both = info_nce(ragged[:2], sizes) * 2 + info_nce(ragged[2:], sizes, offset=2) * 3
+    torch.testing.assert_close(both, info_nce(ragged, sizes) * QUERIES)
+
+
+def test_equal_sizes_change_no_bit(logits, teacher):
+    scored = torch.tensor([True, False, True, False, True])
+    sizes = torch.full((QUERIES,), GROUP)
+    assert torch.equal(info_nce(logits, sizes), info_nce(logits, GROUP))
+    plain, sized = distillation(logits, teacher, scored), distillation(logits, teacher, scored, sizes=sizes)
+    assert torch.equal(sized, plain)
+    assert torch.equal(gradient(sized, logits), gradient(plain, logits))
+
+
+def test_one_query_with_its_positive_alone_has_no_loss():
+    logits = torch.tensor([[3.0]], requires_grad=True)
+    loss = distillation(logits, torch.tensor([[2.0]]), torch.tensor([True]), sizes=torch.tensor([1]))
+    assert loss.item() == 0.0
+    assert gradient(loss, logits).tolist() == [[0.0]]
+    assert info_nce(logits, torch.tensor([1])).item() == 0.0

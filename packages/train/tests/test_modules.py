@@ -39,6 +39,30 @@ def test_distillation_off_ignores_scores(setting):
     assert batch["scored"].any()
 
 
+def test_a_row_without_negatives_is_contrasted_with_the_batch(make_config, make_rows, write_rows, tmp_path):
+    rows = make_rows(4, scores=True)
+    for row in rows[1:3]:
+        row["neg"], row["neg_scores"] = [], []
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    config = make_config(data__train=[str(path)])
+    embedder = Embedder.from_pretrained(config.model.path, pooling=config.pooling, max_length=32, device="cpu")
+    dataset = ExampleDataset([path], negatives=2, seed=0)
+    examples = [dataset[(0, row)] for row in range(4)]
+    batch = Collator(embedder.tokenizer, config.pooling, seed=0, query_max_length=16, passage_max_length=32)(examples)
+    loss = ContrastiveModule(embedder.module, config).loss(batch)
+
+    queries = torch.from_numpy(embedder.encode([example.query for example in examples], max_length=16))
+    passages = torch.from_numpy(embedder.encode([text for example in examples for text in example.passages]))
+    assert len(passages) == 3 + 1 + 1 + 3
+    logits, total = queries @ passages.T / 0.1, 0.0
+    for row, first in enumerate((0, 3, 4, 5)):
+        weights = torch.softmax(torch.tensor(examples[row].scores), dim=0)
+        for i, weight in enumerate(weights):
+            rest = torch.cat([logits[row, :first], logits[row, first + i :]])
+            total += weight * (rest.logsumexp(dim=0) - logits[row, first + i])
+    torch.testing.assert_close(loss, total / 4, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["cls", "mean", "mean_at_k", "latent_attention", "landmark"])
 def test_the_gradient_reaches_every_parameter(setting, kind):
     module, batch = setting(pooling={"kind": kind})

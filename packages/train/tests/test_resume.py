@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import errno
+import io
 from pathlib import Path
 
 import pytest
 import torch
+from pydantic import Field
 
 from lmk_core import Embedder
-from lmk_train import train
-from lmk_train.callbacks import CheckpointMismatchError, Checkpoints
+from lmk_core.recording import NullRecorder
+from lmk_train import train, training
+from lmk_train.callbacks import CheckpointMismatchError, Checkpoints, find_checkpoint
+from lmk_train.config import LossConfig, TrainConfig
 
 VARIABLE = {"kind": "landmark", "granularity": [2, 4, 8]}
 
@@ -80,7 +85,7 @@ def test_checkpoints_hold_plain_values_and_leave_no_litter(make_config, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", None])
-def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, recorder, stop_after):
+def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, recorder, stop_after, monkeypatch):
     config = make_config(runtime__checkpoint_every=3)
     whole = train(make_config(), tmp_path / "whole")
     path = tmp_path / "run/checkpoints/last.ckpt"
@@ -92,9 +97,14 @@ def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, re
         content = path.read_bytes()[:-1000]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+    kept = {}
+    monkeypatch.setattr(
+        training, "mark_finished", lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*-1"))
+    )
     resumed = train(config, tmp_path / "run", recorder)
     assert recorder.kinds() == ["start", "checkpoint_unreadable", "finished"]
-    assert str(path) in recorder.events[1]["path"]
+    assert recorder.events[1]["path"] == str(path)
+    assert kept == {"last.ckpt.unreadable-1": content}
     assert list(recorder.curve("train/loss")) == [1, 2, 3, 4, 5, 6]
     assert_same(resumed, whole)
 
@@ -119,3 +129,115 @@ def test_the_runtime_and_the_places_of_files_may_change(make_config, tmp_path, s
     moved.write_bytes(rows_file.read_bytes())
     config = make_config(data__train=[str(moved)], runtime={"accelerator": "cpu", "num_workers": 1, "log_every": 5})
     assert_same(train(config, tmp_path / "run"), whole)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_variable_granularity_resumes_with_workers(workers, make_config, tmp_path, recorder, stop_after):
+    """Workers read ahead of the step at which the training dies; sizes are drawn in them."""
+    whole = train(make_config(pooling=VARIABLE, optim__steps=10), tmp_path / "whole", recorder)
+    expected = recorder.curve("train/loss")
+    config = make_config(pooling=VARIABLE, optim__steps=10, runtime__num_workers=workers, runtime__checkpoint_every=3)
+    stop_after(7)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run")
+    stop_after(0)
+    recorder.values.clear()
+    resumed = train(config, tmp_path / "run", recorder)
+    assert {"event": "resumed", "step": 6} in recorder.events
+    assert recorder.curve("train/loss") == {step: loss for step, loss in expected.items() if step > 6}
+    assert_same(resumed, whole)
+
+
+def test_an_error_of_the_disk_is_no_broken_checkpoint(make_config, tmp_path, recorder):
+    """A folder stands for what opens but can't be read: nothing is trained, and nothing is overwritten."""
+    path = tmp_path / "checkpoints/last.ckpt"
+    path.mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        train(make_config(runtime__checkpoint_every=3), tmp_path, recorder)
+    assert recorder.kinds() == ["start"]
+    assert path.is_dir()
+
+
+class FaultyDisk(io.FileIO):
+    """A file that can be opened and has a whole end, where zip files keep their index, but gives no middle."""
+
+    def readinto(self, buffer):
+        if 10_000 < self.tell() < 30_000:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().readinto(buffer)
+
+
+def test_an_error_in_the_middle_of_the_file_is_no_broken_checkpoint(
+    make_config, tmp_path, recorder, stop_after, monkeypatch
+):
+    config = make_config(runtime__checkpoint_every=3)
+    stop_after(3)
+    with pytest.raises(Stopped):
+        train(config, tmp_path)
+    path = tmp_path / "checkpoints/last.ckpt"
+    assert path.stat().st_size > 60_000
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda path, mode: io.BufferedReader(FaultyDisk(path, mode)))
+        with pytest.raises(OSError, match="Input/output"):
+            find_checkpoint(config, path, 64, recorder)
+    assert find_checkpoint(config, path, 64, recorder) == path
+
+
+class NewLoss(LossConfig):
+    sharpness: float = Field(default=1.0, json_schema_extra={"identity_absent": 1.0})
+    """A field of a later release."""
+
+
+class NewConfig(TrainConfig):
+    loss: NewLoss = NewLoss()
+
+
+def test_a_field_that_came_later_leaves_old_checkpoints_resumable(make_config, tmp_path, recorder, stop_after):
+    config = make_config(runtime__checkpoint_every=3)
+    stop_after(3)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run")
+    stop_after(0)
+    values = config.model_dump(mode="json")
+    used = NewConfig.model_validate({**values, "loss": {**values["loss"], "sharpness": 2.0}})
+    with pytest.raises(CheckpointMismatchError, match=r"\(loss.sharpness: None there, 2.0 here\)"):
+        train(used, tmp_path / "run")
+    train(NewConfig.model_validate(values), tmp_path / "run", recorder)
+    assert {"event": "resumed", "step": 3} in recorder.events
+    recorder.events.clear()
+    train(config, tmp_path / "run", recorder)
+    assert recorder.kinds() == ["already_trained"]
+
+
+def test_another_revision_or_number_of_rows_is_refused(make_config, make_rows, write_rows, tmp_path, stop_after):
+    config = make_config(runtime__checkpoint_every=3)
+    stop_after(3)
+    with pytest.raises(Stopped):
+        train(config, tmp_path)
+    stop_after(0)
+    with pytest.raises(CheckpointMismatchError, match=r"\(model.revision: None there, 'v2' here\)"):
+        train(make_config(model={"path": config.model.path, "revision": "v2"}), tmp_path)
+    fewer = write_rows(tmp_path / "rows.jsonl", make_rows(63))
+    with pytest.raises(CheckpointMismatchError, match=r"\(rows: 64 there, 63 here\)"):
+        train(make_config(data__train=[str(fewer)]), tmp_path)
+
+
+def test_the_last_validation_has_the_precision_of_the_training(make_config, tmp_path, stop_after, rows_file):
+    """Also when the checkpoint holds the last step, so that no step is taken before it; and when none is asked."""
+    seen = []
+
+    class Watcher(NullRecorder):
+        def metrics(self, values, step):
+            if "validation/ndcg_at_10" in values:
+                seen.append((step, torch.is_autocast_enabled("cpu"), values))
+
+    config = make_config(precision="bf16", data__validation=str(rows_file), runtime__checkpoint_every=6)
+    stop_after(6)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run", Watcher())
+    stop_after(0)
+    train(config, tmp_path / "run", Watcher())
+    assert [step for step, *_ in seen] == [6, 6]
+    assert seen[0] == seen[1]
+    train(make_config(precision="bf16", data__validation=str(rows_file), optim__steps=0), tmp_path / "0", Watcher())
+    assert all(autocast for _, autocast, _ in seen)

@@ -79,6 +79,10 @@ FAULTS = {
     "scores not a list": ({**GOOD, "pos_scores": 1.0}, ["'pos_scores' must be a list of numbers or null", "found 1.0"]),
     "a score is a string": ({**GOOD, "neg_scores": [1, "2"]}, ["'neg_scores' must hold finite numbers", 'found "2"']),
     "a score is a bool": ({**GOOD, "neg_scores": [1, True]}, ["'neg_scores' must hold finite numbers", "found true"]),
+    "a score is too large": (
+        '{"query": "q", "pos": ["p"], "pos_scores": [1' + "0" * 400 + "]}",
+        ["'pos_scores' must hold finite numbers", "found 1000"],
+    ),
     "a score is NaN": ({**GOOD, "neg_scores": [1, float("nan")]}, ["'neg_scores' must hold finite", "found NaN"]),
 }
 
@@ -102,14 +106,26 @@ def test_bytes_that_are_no_text(tmp_path):
         RowFile(path)
 
 
-@pytest.mark.parametrize("neg", [[], None])
-def test_no_negatives_is_an_error_only_when_some_are_drawn(write, neg):
-    path = write(GOOD, {**GOOD, "neg": neg})
-    assert len(RowFile(path, negatives=0)) == 2
-    with pytest.raises(
-        DataError, match=r"rows.jsonl:2: 'neg' is empty, but data.negatives is 3.*set data.negatives to 0"
-    ):
-        RowFile(path, negatives=3)
+def test_a_positive_among_the_negatives_is_dropped_with_its_score(write):
+    scores = {"pos_scores": [9.0, 8.0], "neg_scores": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    line = {"query": "q", "pos": ["p", "r"], "neg": ["n", "p", "m", "r", "p "], **scores}
+    row = RowFile(write(line))[0]
+    assert row == Row("q", ("p", "r"), ("n", "m", "p "), (9.0, 8.0), (1.0, 3.0, 5.0), dropped=2)
+    with pytest.raises(DataError, match=r"'neg_scores' has 2 scores for 3 texts"):
+        RowFile(write({"query": "q", "pos": ["p"], "neg": ["n", "p", "m"], "pos_scores": [1], "neg_scores": [1, 2]}))
+
+
+def test_rows_without_negatives_and_dropped_positives_are_counted(write):
+    only_positives = {"query": "q", "pos": ["p"], "neg": ["p", "p"]}
+    rows = Rows(
+        [
+            write(GOOD, {**GOOD, "neg": []}, {**GOOD, "neg": None}, name="a.jsonl"),
+            write(only_positives, {**GOOD, "neg": ["p", "n"]}, name="b.jsonl"),
+        ]
+    )
+    assert [len(row.negatives) for row in rows] == [2, 0, 0, 0, 1]
+    assert rows.without_negatives == 3
+    assert rows.dropped_positives == 3
 
 
 def test_files_that_are_none(tmp_path, write):

@@ -10,7 +10,6 @@ import torch
 
 from lmk_core import Embedder
 from lmk_train import DataError, train
-from lmk_train.modules import NonFiniteLossError
 
 KINDS = {
     "cls": {"kind": "cls"},
@@ -51,6 +50,8 @@ def test_what_is_recorded(make_config, tmp_path, recorder):
     start, finished = recorder.events
     assert start["rows"] == 64
     assert start["rows_with_scores"] == 0
+    assert start["rows_without_negatives"] == 0
+    assert start["dropped_positives_among_negatives"] == 0
     assert start["device"] == "cpu"
     assert start["torch"] == torch.__version__
     assert start["parameters"] == sum(value.numel() for value in weights(tmp_path / "model").values())
@@ -138,13 +139,29 @@ def test_distillation_trains(make_config, make_rows, write_rows, tmp_path, recor
     assert not same(weights(distilled), weights(ignored))
 
 
-def test_a_loss_that_is_no_number_names_the_step(make_config, tmp_path):
-    config = make_config(
-        optim={"steps": 6, "batch_size": 8, "learning_rate": 1e30, "gradient_clip": None, "weight_decay": 1e3}
-    )
-    with pytest.raises(NonFiniteLossError, match=r"the loss is nan at step [2-4] of 6.*learning_rate is 1e\+30"):
-        train(config, tmp_path)
-    assert not (tmp_path / "model").exists()
+def test_rows_without_negatives_train_beside_others(make_config, make_rows, write_rows, tmp_path, recorder):
+    rows = make_rows(16)
+    for row in rows[:4]:
+        row["neg"] = []
+    rows[4]["neg"] = [rows[4]["pos"][0]]
+    rows[5]["neg"].insert(1, rows[5]["pos"][0])
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    train(make_config(data__train=[str(path)]), tmp_path / "run", recorder)
+    assert recorder.events[0]["rows_without_negatives"] == 5
+    assert recorder.events[0]["dropped_positives_among_negatives"] == 2
+    assert len(recorder.curve("train/loss")) == 6
+
+
+def test_a_dropped_positive_leaves_the_rest_as_it_is(make_config, make_rows, write_rows, tmp_path, recorder):
+    """The same rows without the positives among the negatives have the same losses, bit for bit."""
+    rows = make_rows(16)
+    plain = write_rows(tmp_path / "plain.jsonl", rows)
+    doubled = write_rows(tmp_path / "doubled.jsonl", [{**row, "neg": [*row["pos"], *row["neg"]]} for row in rows])
+    train(make_config(data__train=[str(plain)]), tmp_path / "a", recorder)
+    expected = recorder.curve("train/loss")
+    recorder.values.clear()
+    train(make_config(data__train=[str(doubled)]), tmp_path / "b", recorder)
+    assert recorder.curve("train/loss") == expected
 
 
 def test_clipping_changes_the_weights(make_config, tmp_path):

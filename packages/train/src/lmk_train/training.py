@@ -28,7 +28,9 @@ from lmk_train.callbacks.validation import RetrievalValidation
 from lmk_train.config import TrainConfig
 from lmk_train.data.module import ContrastiveData
 from lmk_train.data.rows import Rows
+from lmk_train.finished import is_finished, mark_finished, remove_mark
 from lmk_train.modules.contrastive import ContrastiveModule
+from lmk_train.modules.finite import check_weights
 
 _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
@@ -36,8 +38,15 @@ _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -> Path:
     """Fine-tunes an encoder and saves it.
 
-    The same configuration trains the same weights, also when it was stopped and called again: an interrupted training
-    resumes from ``folder/checkpoints/last.ckpt``.
+    An interrupted training resumes from ``folder/checkpoints/last.ckpt`` and ends with the weights of an undisturbed
+    one. The same configuration trains the same weights on one machine with the same libraries and the same
+    ``runtime.threads``; on a GPU nearly the same ones, since some of its kernels add in no fixed order.
+
+    When ``folder/model`` is whole, ``folder/TRAINED.json`` is written with the configuration's digest, and only then
+    are the checkpoints removed: whenever it is killed, what was trained is in a checkpoint or in a marked model. A
+    model that the same configuration has marked is returned at once, without a look at the data. Of files the digest
+    holds the names, neither the folders nor the content; the runtime and the validation file are no part of it. A model
+    of another configuration is replaced.
 
     Args:
         config: The training; its paths are real paths or names on the hub.
@@ -49,8 +58,9 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
 
     Raises:
         DataError: A data file is faulty.
-        NonFiniteLossError: The loss became NaN or infinite.
+        NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
+        OSError: A checkpoint is there but the disk does not give it.
         ValueError: ``config.runtime.devices`` is more than 1, or ``config.init`` names a pre-training: neither is
             supported yet.
     """
@@ -60,6 +70,10 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
         raise ValueError(f"runtime.devices is {config.runtime.devices}; one process is supported so far, valid: 1")
     if config.init is not None:
         raise ValueError(f"init is {config.init!r}; pre-training is not there yet, valid: null")
+    if is_finished(config, folder):
+        _remove_checkpoints(folder)  # left there by a run that was killed behind its mark
+        recorder.event("already_trained", steps=config.optim.steps)
+        return folder / "model"
     if config.runtime.threads is not None:
         torch.set_num_threads(config.runtime.threads)
     began = time.monotonic()
@@ -76,10 +90,11 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     _record_start(config, embedder, data, recorder)
     _fit(config, folder, recorder, embedder, data, validation)
     embedder.module.eval()
-    if validation is not None and validation.measured_at != config.optim.steps:
-        validation.run(config.optim.steps)  # no step was taken: 0 were asked, or a checkpoint held the last one
+    check_weights(embedder.module, config.optim.steps, config.optim)
+    remove_mark(folder)
     embedder.save_pretrained(folder / "model")
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    mark_finished(config, folder)
+    _remove_checkpoints(folder)
     recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))
     return folder / "model"
 
@@ -92,30 +107,39 @@ def _fit(
     data: ContrastiveData,
     validation: RetrievalValidation | None,
 ) -> None:
-    if config.optim.steps == 0:
-        return
     path = folder / "checkpoints" / "last.ckpt"
+    steps, rows = config.optim.steps, len(data.dataset)
     callbacks: list[Callback] = [
-        MetricsReporter(recorder, config.runtime.log_every, config.optim.steps),
-        ProgressBar(config.optim.steps),
+        MetricsReporter(recorder, config.runtime.log_every, steps),
+        ProgressBar(steps),
         *([] if validation is None else [validation]),
         # Last, so that a checkpoint means that everything else of its step was done.
-        Checkpoints(config, path),
+        Checkpoints(config, path, rows),
     ]
-    resume = find_checkpoint(config, path, recorder)
     with _quiet_lightning():
         trainer = make_trainer(config, folder, callbacks)
-        try:
-            trainer.fit(
-                ContrastiveModule(embedder.module, config), datamodule=data, ckpt_path=resume, weights_only=True
-            )
-        except SIGTERMException:
-            # Lightning's own has no exit code, and so a supervisor would see a success.
-            sys.exit(128 + 15)
-        except SystemExit as stop:
-            if isinstance(stop.__context__, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            raise
+        if steps:
+            resume = find_checkpoint(config, path, rows, recorder)
+            _run_steps(trainer, ContrastiveModule(embedder.module, config), data, resume)
+        if validation is not None and validation.measured_at != steps:
+            # No step was taken: 0 were asked, or a checkpoint held the last one.
+            validation.run_as_trained(trainer, steps)
+
+
+def _run_steps(trainer: Trainer, module: ContrastiveModule, data: ContrastiveData, resume: Path | None) -> None:
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    except SIGTERMException:
+        # Lightning's own has no exit code, and so a supervisor would see a success.
+        sys.exit(128 + 15)
+    except SystemExit as stop:
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _remove_checkpoints(folder: Path) -> None:
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
 def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback]) -> Trainer:
@@ -126,8 +150,6 @@ def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback]) -
         precision=_PRECISION[config.precision],  # ty: ignore[invalid-argument-type]
         max_steps=config.optim.steps,
         max_epochs=1,  # the order of batches is endless and ends at the last step; see BatchOrder
-        gradient_clip_val=config.optim.gradient_clip,
-        gradient_clip_algorithm="norm",
         callbacks=callbacks,
         default_root_dir=folder,
         # Named, because a detected SLURM environment requeues jobs on its own and loses what was trained.
@@ -172,6 +194,8 @@ def _record_start(config: TrainConfig, embedder: Embedder, data: ContrastiveData
         parameters=sum(parameter.numel() for parameter in embedder.module.parameters()),
         rows=len(data.dataset),
         rows_with_scores=data.dataset.rows.scored,
+        rows_without_negatives=data.dataset.rows.without_negatives,
+        dropped_positives_among_negatives=data.dataset.rows.dropped_positives,
         steps=config.optim.steps,
         steps_per_epoch=data.order().batches_per_epoch,
     )

@@ -13,6 +13,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from lmk_core.recording import Recorder
 from lmk_train.config import TrainConfig
+from lmk_train.config.resumable import resumable
+from lmk_train.modules.finite import check_weights
 
 _KEY = "lmk_train"
 """Our own entry of a checkpoint."""
@@ -27,14 +29,23 @@ class Checkpoints(Callback):
 
     A checkpoint is written beside ``path`` and then renamed: ``path`` is always a whole one. It holds tensors and plain
     values only, so that it loads with ``weights_only=True``.
+
+    Args:
+        config: The training.
+        path: Where the checkpoint goes.
+        rows: How many rows are trained on: with another number a resumed order would be another one.
+
+    Raises:
+        NonFiniteError: A weight is NaN or infinite; the checkpoint before stays.
     """
 
-    def __init__(self, config: TrainConfig, path: Path) -> None:
-        self.config, self.path = config, path
+    def __init__(self, config: TrainConfig, path: Path, rows: int) -> None:
+        self.config, self.path, self.rows = config, path, rows
         self._random_state: dict[str, Any] | None = None
 
     def save(self, trainer: Trainer) -> None:
         """Writes a checkpoint of the step that was just done."""
+        check_weights(trainer.lightning_module, trainer.global_step, self.config.optim)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
@@ -59,29 +70,39 @@ class Checkpoints(Callback):
             self.save(trainer)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        checkpoint[_KEY] = {"config": resumable(self.config), "random": _random_state()}
+        checkpoint[_KEY] = {"config": _described(self.config, self.rows), "random": _random_state()}
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._random_state = checkpoint[_KEY]["random"]
 
 
-def find_checkpoint(config: TrainConfig, path: Path, recorder: Recorder) -> Path | None:
+def find_checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Recorder) -> Path | None:
     """The checkpoint to resume from, or ``None`` to start at the beginning.
 
-    One that can't be read is told to the recorder as ``checkpoint_unreadable``, and passed over.
+    A broken one is told to the recorder as ``checkpoint_unreadable``, renamed, and passed over.
 
     Raises:
         CheckpointMismatchError: It was made by another configuration; the message lists what differs.
+        OSError: The disk did not give it; it may be whole.
+        MemoryError: It may be whole, but there is no room for it.
     """
     if not path.exists():
         return None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        # Opened here: torch's own reader of paths makes a RuntimeError of every error of the disk.
+        with path.open("rb") as file:
+            content = torch.load(file, map_location="cpu", weights_only=True)
         theirs, step = json.loads(content[_KEY]["config"]), int(content["global_step"])
-    except Exception as error:  # noqa: BLE001 (a broken file fails in any way: zip, pickle, missing keys)
-        recorder.event("checkpoint_unreadable", path=str(path), error=f"{type(error).__name__}: {error}"[:500])
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        if "can't allocate memory" in str(error):
+            raise MemoryError(f"{path}: {error}") from error
+        kept = _set_aside(path)
+        message = f"{type(error).__name__}: {error}"[:500]
+        recorder.event("checkpoint_unreadable", path=str(path), kept=str(kept), error=message)
         return None
-    differences = _differences(theirs, json.loads(resumable(config)))
+    differences = _differences(theirs, json.loads(_described(config, rows)))
     if differences:
         raise CheckpointMismatchError(
             f"{path}: this checkpoint was made by another configuration ({'; '.join(differences)}); "
@@ -91,25 +112,32 @@ def find_checkpoint(config: TrainConfig, path: Path, recorder: Recorder) -> Path
     return path
 
 
-def resumable(config: TrainConfig) -> str:
-    """The part of a configuration that may not change between a checkpoint and its resumption, as JSON.
-
-    Paths may: the same files can lie elsewhere. The identity of their content is checked by who names the folder.
-    """
-    values = config.model_dump(mode="json", exclude={"runtime": True, "data": {"train", "validation"}})
-    del values["model"]
-    return json.dumps(values, sort_keys=True)
+def _set_aside(path: Path) -> Path:
+    """Renames a broken checkpoint, so that the next one does not overwrite what could still be looked into."""
+    number = 1
+    while (kept := path.with_name(f"{path.name}.unreadable-{number}")).exists():
+        number += 1
+    return path.rename(kept)
 
 
-def _differences(theirs: dict[str, Any], ours: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for key in sorted(theirs.keys() | ours.keys()):
-        old, new = theirs.get(key), ours.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            found += _differences(old, new, f"{prefix}{key}.")
-        elif old != new:
-            found.append(f"{prefix}{key}: {old!r} there, {new!r} here")
-    return found
+def _described(config: TrainConfig, rows: int) -> str:
+    return json.dumps({**resumable(config), "rows": rows}, sort_keys=True)
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    old, new = _flat(theirs), _flat(ours)
+    return [
+        f"{key}: {old.get(key)!r} there, {new.get(key)!r} here"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def _random_state() -> dict[str, Any]:

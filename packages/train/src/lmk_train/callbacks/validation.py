@@ -56,8 +56,13 @@ class RetrievalValidation(Callback):
     ) -> None:
         step = trainer.global_step
         if step == trainer.max_steps or (self.every is not None and step % self.every == 0):
-            with trainer.precision_plugin.forward_context():
-                self.run(step)
+            self.run_as_trained(trainer, step)
+
+    def run_as_trained(self, trainer: Trainer, step: int) -> dict[str, float]:
+        """:meth:`run` on the device and in the precision of the training."""
+        self.embedder.module.to(trainer.strategy.root_device)
+        with trainer.precision_plugin.forward_context():
+            return self.run(step)
 
     def run(self, step: int) -> dict[str, float]:
         """Measures the model as it is now and records it as of ``step``."""

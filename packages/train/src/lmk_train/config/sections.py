@@ -73,7 +73,8 @@ class DataConfig(Section):
     """A file of the same format that is measured while training; its texts are pooled as the candidates."""
 
     negatives: NonNegativeInt = 7
-    """Hard negatives of each row, drawn without replacement; 0 leaves the other rows' passages alone."""
+    """Hard negatives of each row, drawn without replacement; with 0, and for a row that has none, the other rows'
+    passages alone are its negatives."""
 
     query_max_length: int = Field(default=128, ge=2)
     """Tokens of a query, special tokens included."""
@@ -98,7 +99,7 @@ class OptimConfig(Section):
     """Decay of AdamW on matrices; vectors (biases, norms) are never decayed."""
 
     warmup_steps: NonNegativeInt = 0
-    """Steps in which the learning rate rises from zero."""
+    """Steps in which the learning rate rises, from `1 / warmup_steps` of the highest in the first to all of it."""
 
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's two decay rates of the moments, each at least 0 and below 1."""
@@ -138,7 +139,11 @@ class LossConfig(Section):
 
 
 class RuntimeConfig(Section):
-    """Where and how the training runs. None of it changes what is trained."""
+    """Where and how the training runs. None of it counts in the identity.
+
+    Another accelerator or another number of threads adds the same numbers in another order: the weights are close, not
+    equal. The rest changes no bit of them.
+    """
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=TRANSIENT)
     """The hardware; `auto` takes a GPU when there is one."""
@@ -150,7 +155,7 @@ class RuntimeConfig(Section):
     """Processes that read and tokenize rows; 0 does it in the training process."""
 
     threads: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
-    """CPU threads of torch; null leaves torch's own choice."""
+    """CPU threads of torch; null leaves torch's own choice. Sums round differently with another number."""
 
     log_every: PositiveInt = Field(default=10, json_schema_extra=TRANSIENT)
     """Steps between two records of the training metrics."""

@@ -74,7 +74,7 @@ class ExampleDataset(Dataset[Example]):
     """
 
     def __init__(self, paths: Sequence[str | Path], *, negatives: int, seed: int, batch_size: int = 1) -> None:
-        self.rows = Rows(paths, negatives=negatives)
+        self.rows = Rows(paths)
         self.negatives, self.seed = negatives, seed
         if len(self.rows) < batch_size:
             raise DataError(

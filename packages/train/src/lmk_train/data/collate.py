@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lmk_core.layouts import PoolingTokenizer
@@ -16,14 +16,16 @@ from lmk_train.data.draws import Example
 
 
 class Batch(TypedDict):
-    """One step's tensors. Passages are grouped: those of query ``i`` are ``i * group`` to ``(i + 1) * group - 1``."""
+    """One step's tensors. Passages come in groups, one a query in the queries' order, each with the positive first."""
 
     queries: PooledBatch
     """``input_ids``, ``attention_mask`` and ``pooling_mask``, each ``[queries, tokens]``."""
     passages: PooledBatch
-    """The same, each ``[queries * group, tokens]``."""
+    """The same, each ``[passages, tokens]``."""
+    sizes: Int[Tensor, " queries"]
+    """The passages of each query: 1 + negatives, or 1 where its row has no negatives."""
     teacher: Float[Tensor, "queries group"] | None
-    """The teacher's scores, 0 where a query has none; ``None`` when no query of the batch has any."""
+    """The teacher's scores in the largest group's width, 0 where there is none; ``None`` when no query has any."""
     scored: Bool[Tensor, " queries"]
     """Which queries have scores."""
     tokens: int
@@ -62,9 +64,10 @@ class Collator:
         keys = [(example.epoch, example.row, 1 + i) for example in examples for i in range(len(example.passages))]
         texts = [text for example in examples for text in example.passages]
         passages = self._tokenize(texts, keys, self.passage_max_length)
+        sizes = torch.tensor([len(example.passages) for example in examples])
         teacher, scored = _teacher(examples)
         tokens = int(queries["attention_mask"].sum() + passages["attention_mask"].sum())
-        return Batch(queries=queries, passages=passages, teacher=teacher, scored=scored, tokens=tokens)
+        return Batch(queries=queries, passages=passages, sizes=sizes, teacher=teacher, scored=scored, tokens=tokens)
 
     def granularities(self, keys: Sequence[tuple[int, int, int]]) -> list[int] | None:
         """The chunk size of each text, from its (epoch, row, slot); ``None`` when the pooling has one size or none."""
@@ -85,5 +88,6 @@ def _teacher(
     scored = torch.tensor([example.scores is not None for example in examples])
     if not scored.any():
         return None, scored
-    none = (0.0,) * len(examples[0].passages)
-    return torch.tensor([example.scores or none for example in examples], dtype=torch.float32), scored
+    width = max(len(example.passages) for example in examples)
+    padded = [(*(example.scores or ()), *[0.0] * width)[:width] for example in examples]
+    return torch.tensor(padded, dtype=torch.float32), scored

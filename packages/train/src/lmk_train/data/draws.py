@@ -13,7 +13,10 @@ from lmk_train.data.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A row as one step sees it: its query and ``1 + negatives`` passages, the positive first."""
+    """A row as one step sees it: its query and its passages, the positive first.
+
+    There are ``1 + negatives`` passages, or the positive alone where the row has no negatives.
+    """
 
     epoch: int
     row: int
@@ -25,7 +28,8 @@ class Example:
 def draw_example(row: Row, *, seed: int, epoch: int, index: int, negatives: int) -> Example:
     """Takes the first positive and draws ``negatives`` negatives without replacement; scores stay with their texts.
 
-    A row with fewer negatives than asked gives all of them, shuffled and then repeated in that order.
+    A row with fewer negatives than asked gives all of them, shuffled and then repeated in that order; a row with none
+    gives its positive alone.
 
     Args:
         row: The row to draw from.
@@ -34,19 +38,14 @@ def draw_example(row: Row, *, seed: int, epoch: int, index: int, negatives: int)
         index: The row's place among all rows.
         negatives: How many to draw.
 
-    Raises:
-        ValueError: ``row`` has no negatives and some are asked.
-
     Example:
         >>> row = Row("q", ("p",), ("a", "b", "c"), (9.0,), (1.0, 2.0, 3.0))
         >>> example = draw_example(row, seed=0, epoch=0, index=0, negatives=2)
         >>> len(set(example.passages)), example.passages[0], example.scores[0]
         (3, 'p', 9.0)
     """
-    if negatives and not row.negatives:
-        raise ValueError(f"row {index} has no negatives, {negatives} are asked; ask for 0 or give it some")
     order = shuffled(len(row.negatives), seed, epoch, index)
-    chosen = [order[i % len(order)] for i in range(negatives)]
+    chosen = [order[i % len(order)] for i in range(negatives)] if order else []
     scores = None
     if row.positive_scores is not None and row.negative_scores is not None:
         scores = (row.positive_scores[0], *(row.negative_scores[i] for i in chosen))

@@ -23,7 +23,8 @@ class Row:
     """A query with its positives and hard negatives.
 
     ``positive_scores`` and ``negative_scores`` are a teacher's scores, as long as the texts they belong to;
-    both are ``None`` when any score of the row is missing.
+    both are ``None`` when any score of the row is missing. ``dropped`` says how many texts of the file's `neg` are not
+    among the negatives, because the row has them as positives too.
     """
 
     query: str
@@ -31,6 +32,7 @@ class Row:
     negatives: tuple[str, ...]
     positive_scores: tuple[float, ...] | None = None
     negative_scores: tuple[float, ...] | None = None
+    dropped: int = 0
 
     @property
     def has_scores(self) -> bool:
@@ -42,41 +44,39 @@ class RowFile:
 
     Args:
         path: The file. Blank lines are skipped.
-        negatives: How many negatives training will draw; when it is not 0, a row without any is an error.
 
     Raises:
         DataError: The file is missing, empty or not JSON lines, or a row of it is faulty.
     """
 
-    def __init__(self, path: str | Path, *, negatives: int = 0) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.scored = 0
+        """How many rows have teacher scores."""
+        self.without_negatives = 0
+        """How many rows have no negatives of their own."""
+        self.dropped_positives = 0
+        """How many texts of `neg` are left out, because they are positives of the same row."""
         if not self.path.is_file():
             what = "is a folder" if self.path.is_dir() else "does not exist"
             raise DataError(path, None, f"{what}; a JSON-lines file is expected")
         if self.path.suffix not in {".jsonl", ".json"}:
             raise DataError(path, None, f"its name ends in {self.path.suffix!r}; valid endings: .jsonl, .json")
-        offsets, lines, scored, start = [], [], 0, 0
+        offsets, lines, start = [], [], 0
         with self.path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     row = parse_row(line, self.path, number)
-                    if negatives and not row.negatives:
-                        raise DataError(
-                            path,
-                            number,
-                            f"'neg' is empty, but data.negatives is {negatives}; "
-                            "a row needs at least one negative, or set data.negatives to 0",
-                        )
                     offsets.append((start, len(line)))
                     lines.append(number)
-                    scored += row.has_scores
+                    self.scored += row.has_scores
+                    self.without_negatives += not row.negatives
+                    self.dropped_positives += row.dropped
                 start += len(line)
         if not offsets:
             raise DataError(path, None, f"it holds no rows; each line needs {_KEYS}")
         self._offsets = np.asarray(offsets, dtype=np.int64)
         self._lines = np.asarray(lines, dtype=np.int64)
-        self.scored = scored
-        """How many rows have teacher scores."""
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -96,14 +96,24 @@ class Rows:
         DataError: See :class:`RowFile`.
     """
 
-    def __init__(self, paths: Sequence[str | Path], *, negatives: int = 0) -> None:
-        self.files = [RowFile(path, negatives=negatives) for path in paths]
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        self.files = [RowFile(path) for path in paths]
         self._ends = list(accumulate(len(file) for file in self.files))
 
     @property
     def scored(self) -> int:
         """How many rows have teacher scores."""
         return sum(file.scored for file in self.files)
+
+    @property
+    def without_negatives(self) -> int:
+        """How many rows have no negatives of their own."""
+        return sum(file.without_negatives for file in self.files)
+
+    @property
+    def dropped_positives(self) -> int:
+        """How many texts of `neg` are left out, because they are positives of the same row."""
+        return sum(file.dropped_positives for file in self.files)
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -119,14 +129,15 @@ class Rows:
 
 
 def parse_row(line: bytes | str, path: str | Path, number: int) -> Row:
-    """Reads one line.
+    """Reads one line. A text of `neg` that is one of `pos` too, letter by letter, is left out with its score.
 
     Raises:
         DataError: Naming ``path``, ``number``, the key, what was found and what is valid.
 
     Example:
-        >>> parse_row('{"query": "a", "pos": ["b"], "neg": ["c"], "pos_scores": null}', "rows.jsonl", 1)
-        Row(query='a', positives=('b',), negatives=('c',), positive_scores=None, negative_scores=None)
+        >>> row = parse_row('{"query": "a", "pos": ["b"], "neg": ["c", "b"], "pos_scores": null}', "rows.jsonl", 1)
+        >>> row.positives, row.negatives, row.positive_scores, row.dropped
+        (('b',), ('c',), None, 1)
     """
     try:
         data = json.loads(line)
@@ -150,7 +161,15 @@ def parse_row(line: bytes | str, path: str | Path, number: int) -> Row:
         negative_scores = ()
     if positive_scores is None or negative_scores is None:
         positive_scores = negative_scores = None
-    return Row(data["query"], positives, negatives, positive_scores, negative_scores)
+    kept = [i for i, text in enumerate(negatives) if text not in positives]
+    return Row(
+        data["query"],
+        positives,
+        tuple(negatives[i] for i in kept),
+        positive_scores,
+        None if negative_scores is None else tuple(negative_scores[i] for i in kept),
+        dropped=len(negatives) - len(kept),
+    )
 
 
 def _texts(data: dict[str, Any], key: str, path: str | Path, number: int) -> tuple[str, ...]:
@@ -184,9 +203,16 @@ def _scores(
     for score in value:
         if score is None:
             missing = True
-        elif isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        elif isinstance(score, bool) or not isinstance(score, int | float) or not _is_finite(score):
             raise DataError(path, number, f"{key!r} must hold finite numbers or null, found {_short(score)}")
     return None if missing else tuple(float(score) for score in value)
+
+
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(score)
+    except OverflowError:  # JSON has integers of any size, floats end at 1.8e308
+        return False
 
 
 def _short(value: Any) -> str:

@@ -1,8 +1,9 @@
 """InfoNCE, and the distillation of a teacher's scores, over the passages of a whole batch.
 
 Both read one matrix of logits ``[queries, columns]`` whose columns are passages in groups: group ``i`` is the positive
-of query ``i`` followed by its drawn negatives. With passages of several processes in the columns, ``offset`` says at
-which group this process' own begin.
+of query ``i`` followed by its drawn negatives. Groups may differ in size: a query without negatives of its own has a
+group of one, and no column stands for a passage that isn't there. With passages of several processes in the columns,
+``offset`` says at which group this process' own begin.
 """
 
 from __future__ import annotations
@@ -23,21 +24,24 @@ def similarity_logits(
         return queries.float() @ passages.float().T / temperature
 
 
-def info_nce(logits: Float[Tensor, "queries columns"], group: int, offset: int = 0) -> Float[Tensor, ""]:
+def info_nce(
+    logits: Float[Tensor, "queries columns"], group: int | Int[Tensor, " groups"], offset: int = 0
+) -> Float[Tensor, ""]:
     """Cross-entropy of each query's positive against every passage in the batch, averaged over queries.
 
     Args:
         logits: From :func:`similarity_logits`.
-        group: Passages of one query: 1 + negatives.
+        group: Passages of one query: 1 + negatives; or those of every group in the columns.
         offset: The group of the first query.
 
     Example:
         >>> logits = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
         >>> info_nce(logits, group=2)
         tensor(0.7437)
+        >>> info_nce(logits[:, :3], group=torch.tensor([2, 1]))
+        tensor(0.5514)
     """
-    first = (torch.arange(len(logits), device=logits.device) + offset) * group
-    return torch.nn.functional.cross_entropy(logits, first)
+    return torch.nn.functional.cross_entropy(logits, first_columns(len(logits), group, offset, logits.device))
 
 
 def distillation(
@@ -46,6 +50,7 @@ def distillation(
     scored: Bool[Tensor, " queries"],
     teacher_temperature: float = 1.0,
     offset: int = 0,
+    sizes: Int[Tensor, " groups"] | None = None,
 ) -> Float[Tensor, ""]:
     """The distillation of the paper's runs, in one pass; rows without scores use InfoNCE.
 
@@ -58,10 +63,12 @@ def distillation(
 
     Args:
         logits: From :func:`similarity_logits`.
-        teacher: The teacher's scores of each query's own passages; ignored where ``scored`` is false.
+        teacher: The teacher's scores of each query's own passages; ignored where ``scored`` is false, and beyond a
+            query's own passages where its group is smaller than the largest one.
         scored: Which queries have scores.
         teacher_temperature: Divides the scores.
         offset: The group of the first query.
+        sizes: The passages of every group in the columns; without it all groups are as wide as ``teacher``.
 
     Returns:
         The mean over queries.
@@ -72,25 +79,34 @@ def distillation(
         tensor(0.7437)
     """
     group = teacher.shape[1]
-    columns = own_columns(len(logits), group, offset, logits.device)
-    own = logits.gather(1, columns)
+    first = first_columns(len(logits), group if sizes is None else sizes, offset, logits.device)
+    slots = torch.arange(group, device=logits.device)
+    real = (slots < group if sizes is None else slots < sizes[offset : offset + len(logits), None]).expand_as(teacher)
+    # A slot that isn't there stands at the positive's column, which is left out of the others anyway.
+    columns = torch.where(real, first[:, None] + slots, first[:, None])
     # The least finite number instead of -inf: a batch of one query has no others, and all -inf has no gradient.
     least = torch.finfo(logits.dtype).min
+    own = logits.gather(1, columns)
     others = logits.scatter(1, columns, least).logsumexp(dim=1, keepdim=True)
-    earlier = torch.ones(group, group, dtype=torch.bool, device=logits.device).tril(-1)
-    later = own.unsqueeze(1).masked_fill(earlier, least).logsumexp(dim=2)
+    left_out = torch.ones(group, group, dtype=torch.bool, device=logits.device).tril(-1) | ~real[:, None, :]
+    later = own.unsqueeze(1).masked_fill(left_out, least).logsumexp(dim=2)
     positive_only = torch.nn.functional.one_hot(torch.zeros_like(scored, dtype=torch.long), group).to(logits.dtype)
-    softened = torch.softmax(torch.where(scored[:, None], teacher, 0.0).to(logits.dtype) / teacher_temperature, dim=1)
-    weights = torch.where(scored[:, None], softened, positive_only)
+    scores = torch.where(scored[:, None], teacher, 0.0).to(logits.dtype) / teacher_temperature
+    weights = torch.where(scored[:, None], scores.masked_fill(~real, -torch.inf).softmax(dim=1), positive_only)
     return (weights * (torch.logaddexp(others, later) - own)).sum(dim=1).mean()
 
 
-def own_columns(queries: int, group: int, offset: int, device: torch.device) -> Int[Tensor, "queries group"]:
-    """The columns of each query's own passages.
+def first_columns(
+    queries: int, group: int | Int[Tensor, " groups"], offset: int, device: torch.device
+) -> Int[Tensor, " queries"]:
+    """The column of each query's positive: where its group begins.
 
     Example:
-        >>> own_columns(2, 3, 0, torch.device("cpu")).tolist()
-        [[0, 1, 2], [3, 4, 5]]
+        >>> first_columns(2, 3, 1, torch.device("cpu")).tolist()
+        [3, 6]
+        >>> first_columns(2, torch.tensor([3, 1, 3]), 1, torch.device("cpu")).tolist()
+        [3, 4]
     """
-    first = (torch.arange(queries, device=device) + offset) * group
-    return first[:, None] + torch.arange(group, device=device)
+    if isinstance(group, int):
+        return (torch.arange(queries, device=device) + offset) * group
+    return (group.cumsum(0) - group)[offset : offset + queries]

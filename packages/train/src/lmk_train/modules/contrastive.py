@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from lightning.pytorch import LightningModule
@@ -12,11 +15,8 @@ from lmk_core.encoders import PooledEncoder
 from lmk_train.config import OptimConfig, TrainConfig
 from lmk_train.data.collate import Batch
 from lmk_train.loss.contrastive import distillation, info_nce, similarity_logits
+from lmk_train.modules.finite import check_step
 from lmk_train.modules.schedule import warmup_then_decay
-
-
-class NonFiniteLossError(ValueError):
-    """The loss became NaN or infinite; the message names the step."""
 
 
 class ContrastiveModule(LightningModule):
@@ -27,13 +27,14 @@ class ContrastiveModule(LightningModule):
         config: The training.
 
     Raises:
-        NonFiniteLossError: In a step whose loss is not a finite number, before its weights are changed.
+        NonFiniteError: In a step whose loss or gradient is not finite, before any weight is changed.
     """
 
     def __init__(self, encoder: PooledEncoder, config: TrainConfig) -> None:
         super().__init__()
         self.encoder = encoder
         self.config = config
+        self._loss: Tensor | None = None
 
     def on_fit_start(self) -> None:
         # Loaded models are in evaluation mode and Lightning keeps what it is given: without this, no dropout.
@@ -46,19 +47,27 @@ class ContrastiveModule(LightningModule):
         settings = self.config.loss
         logits = similarity_logits(queries, passages, settings.temperature)
         if batch["teacher"] is None or settings.distillation == "off":
-            return info_nce(logits, group=len(passages) // len(queries))
-        return distillation(logits, batch["teacher"], batch["scored"], settings.teacher_temperature)
+            return info_nce(logits, batch["sizes"])
+        return distillation(
+            logits, batch["teacher"], batch["scored"], settings.teacher_temperature, sizes=batch["sizes"]
+        )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:  # noqa: ARG002
         loss = self.loss(batch)
-        if not torch.isfinite(loss):
-            raise NonFiniteLossError(
-                f"the loss is {loss.item()} at step {self.trainer.global_step + 1} of {self.config.optim.steps}; "
-                "the weights of the step before are untouched. Usual causes: a learning rate that is too high "
-                f"(optim.learning_rate is {self.config.optim.learning_rate}), gradients that are not clipped "
-                f"(optim.gradient_clip is {self.config.optim.gradient_clip}), or an encoder that is faulty already"
-            )
+        self._loss = loss.detach()
         return loss
+
+    def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
+        """Clips the gradient's norm over all parameters. Lightning calls this between backward and the step.
+
+        Its own clipping refuses a fused optimizer under mixed precision, because a gradient scaler could still have to
+        unscale the gradients; bfloat16 needs no scaler, so that they are the true ones here.
+        """
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        clip = self.config.optim.gradient_clip
+        norm = nn.utils.clip_grad_norm_(parameters, math.inf if clip is None else clip)
+        assert self._loss is not None
+        check_step(self._loss, norm, self.trainer.global_step + 1, self.config.optim)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         optimizer = make_optimizer(self.encoder, self.config.optim, fused=self.device.type == "cuda")

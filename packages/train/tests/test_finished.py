@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from lmk_core import Embedder
+from lmk_train import train, training
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.fixture
+def kill(monkeypatch):
+    """Makes ``train`` die where it calls this function of its module, until it is revived."""
+    originals = {}
+
+    def die(*args):
+        raise Killed
+
+    def arm(name: str, *, alive: bool = False) -> None:
+        originals.setdefault(name, getattr(training, name))
+        monkeypatch.setattr(training, name, originals[name] if alive else die)
+
+    return arm
+
+
+def weights(model) -> dict[str, torch.Tensor]:
+    return Embedder.from_pretrained(model, device="cpu").module.state_dict()
+
+
+def same(left, right) -> bool:
+    return all(torch.equal(value, right[name]) for name, value in left.items())
+
+
+def test_a_finished_model_is_returned_at_once(make_config, tmp_path, recorder, rows_file):
+    rows = tmp_path / "rows.jsonl"
+    shutil.copy(rows_file, rows)
+    config = make_config(data__train=[str(rows)])
+    model = train(config, tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["TRAINED.json", "model"]
+    rows.unlink()
+    written = (model / "model.safetensors").stat().st_mtime_ns
+    assert train(config, tmp_path / "run", recorder) == model
+    assert recorder.kinds() == ["already_trained"]
+    assert (model / "model.safetensors").stat().st_mtime_ns == written
+    again = make_config(data__train=[f"elsewhere/{rows.name}"], runtime={"accelerator": "cpu", "num_workers": 3})
+    assert train(again, tmp_path / "run") == model
+
+
+def test_killed_before_the_mark_it_goes_on_from_the_checkpoint(make_config, tmp_path, recorder, kill):
+    whole = train(make_config(), tmp_path / "whole")
+    config = make_config(runtime__checkpoint_every=4)
+    kill("mark_finished")
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run")
+    assert (tmp_path / "run/checkpoints/last.ckpt").exists()
+    kill("mark_finished", alive=True)
+    model = train(config, tmp_path / "run", recorder)
+    assert {"event": "resumed", "step": 4} in recorder.events
+    assert same(weights(model), weights(whole))
+    assert not (tmp_path / "run/checkpoints").exists()
+
+
+def test_killed_behind_the_mark_nothing_is_trained_again(make_config, tmp_path, recorder, kill):
+    config = make_config(runtime__checkpoint_every=4)
+    kill("_remove_checkpoints")
+    with pytest.raises(Killed):
+        train(config, tmp_path)
+    assert (tmp_path / "checkpoints/last.ckpt").exists()
+    kill("_remove_checkpoints", alive=True)
+    train(config, tmp_path, recorder)
+    assert recorder.kinds() == ["already_trained"]
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"optim__learning_rate": 2e-2}, {"optim__steps": 0}, {"model_name": "other"}]
+)
+def test_a_model_of_another_configuration_is_replaced(change, make_config, tmp_path, recorder, tiny_model):
+    model = train(make_config(), tmp_path / "run")
+    first = weights(model)
+    if "model_name" in change:
+        change = {"model": {"path": str(tmp_path / change["model_name"])}}
+        shutil.copytree(tiny_model, change["model"]["path"])
+    changed = make_config(**change)
+    train(changed, tmp_path / "run", recorder)
+    assert recorder.kinds() == ["start", "finished"]
+    if "model" not in change:
+        assert not same(weights(model), first)
+    train(changed, tmp_path / "run", recorder)
+    assert recorder.kinds()[2:] == ["already_trained"]
+
+
+def test_a_mark_never_outlives_its_model(make_config, tmp_path, recorder, kill):
+    train(make_config(), tmp_path)
+    kill("mark_finished")
+    with pytest.raises(Killed):
+        train(make_config(seed=1), tmp_path)
+    kill("mark_finished", alive=True)
+    train(make_config(), tmp_path, recorder)
+    assert recorder.kinds() == ["start", "finished"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 1}'])
+def test_a_mark_that_says_nothing_is_none(content, make_config, tmp_path, recorder):
+    train(make_config(), tmp_path)
+    (tmp_path / "TRAINED.json").write_text(content)
+    train(make_config(), tmp_path, recorder)
+    assert recorder.kinds() == ["start", "finished"]
+    assert json.loads((tmp_path / "TRAINED.json").read_text())["schema"] == 1
+
+
+def test_a_mark_without_a_model_is_none(make_config, tmp_path, recorder):
+    model = train(make_config(), tmp_path)
+    shutil.rmtree(model)
+    train(make_config(), tmp_path, recorder)
+    assert recorder.kinds() == ["start", "finished"]
+    assert model.exists()
