@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import click
 import typer
 
 from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, SetOption, real_root
@@ -99,7 +98,7 @@ def status(
         record = load_grid(where, name)
         states = grid_states(record, where)
         if watch and not as_json:
-            click.clear()
+            typer.clear()
         text = json.dumps(status_json(record, states)) if as_json else status_text(record, states, where)
         typer.echo(text)
         if states.warning:

@@ -9,6 +9,9 @@ from lmk_experiments.cli.columns import columns
 from lmk_experiments.records import GridRecord
 from lmk_experiments.submit.states import CellState, GridStates
 
+STATE_CHARACTERS = 80
+"""A longer state is cut in the table: ``lmk tail`` and ``--json`` have all of it."""
+
 
 def status_text(record: GridRecord, states: GridStates, root: Path) -> str:
     """The table of states; where a scheduler is at work also jobs and logs."""
@@ -18,7 +21,9 @@ def status_text(record: GridRecord, states: GridStates, root: Path) -> str:
         table[0] += ["tokens/s", "job", "log"]
     for one in states.cells:
         folder = str(one.cell.folder.relative_to(root))
-        line = [one.kind, f"{one.row}, seed {one.seed}", one.suite, str(one.state), str(one.state.attempts), folder]
+        state = str(one.state)
+        state = state if len(state) <= STATE_CHARACTERS else state[: STATE_CHARACTERS - 3] + "..."
+        line = [one.kind, f"{one.row}, seed {one.seed}", one.suite, state, str(one.state.attempts), folder]
         table.append([*line, *_of_job(one, root)] if submitted else line)
     return f"{record.name}: {states.done} of {len(states.cells)} cells done\n\n{columns(table)}"
 
