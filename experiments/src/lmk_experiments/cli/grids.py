@@ -87,6 +87,8 @@ def status(
     """Show where every cell of a grid is: running with its steps and time left, done, failed and why."""
     import time
 
+    from rich.console import Console
+
     from lmk_experiments.cli.show_status import status_json, status_text
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.records import load_grid
@@ -94,11 +96,12 @@ def status(
 
     where = real_root(root)
     name = grid_name(grid)
+    screen = Console()
     while True:
         record = load_grid(where, name)
         states = grid_states(record, where)
         if watch and not as_json:
-            typer.clear()
+            screen.clear()
         text = json.dumps(status_json(record, states)) if as_json else status_text(record, states, where)
         typer.echo(text)
         if states.warning:
