@@ -179,11 +179,16 @@ def test_a_row_is_cancelled_with_what_waits_for_it(tmp_path: Path, polled: Calla
     assert "did you mean 'first'?" in wrong.stderr
 
 
-def test_a_job_that_is_queued_again_goes_on_with_its_cell(tmp_path: Path, polled: Callable) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [["scontrol", "requeue"], ["scancel", "--signal=USR2"]],
+    ids=["taken away at once", "told to save and queue again"],
+)
+def test_a_job_that_is_queued_again_goes_on_with_its_cell(tmp_path: Path, polled: Callable, command: list[str]) -> None:
     grid = TinyGrid(tmp_path / "runs", one="slow")
     sent = grid.submit().sent
     until(grid, polled, lambda states: states["training one"][0] == "running")
-    subprocess.run(["scontrol", "requeue", sent["train one"].ticket.id], check=True)
+    subprocess.run([*command, sent["train one"].ticket.id], check=True)
     until(grid, polled, lambda states: states["training one"][0] in ("preempted", "queued"))
     grid.release("one")
     until(grid, polled, lambda states: states["evaluation one"][0] == "done")

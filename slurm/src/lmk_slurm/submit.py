@@ -40,6 +40,7 @@ def submit_jobs(
     label: str,
     active: Mapping[str, str] | None = None,
     last: Job | None = None,
+    last_site: Site | None = None,
     on_sent: Callable[[Job, Sent], None] | None = None,
 ) -> dict[str, Sent]:
     """Submits every job that is neither done nor active, and returns when the last sbatch has answered.
@@ -51,6 +52,7 @@ def submit_jobs(
         active: name to id of the jobs that the scheduler has from earlier.
         last: a job to run when all others, the active ones too, have ended, however they did. It is submitted only
             when something else is.
+        last_site: where that one goes, when not where the others do.
         on_sent: called with each job that was taken, before the next array is sent.
 
     Raises:
@@ -66,7 +68,7 @@ def submit_jobs(
     ids: dict[Array, str] = {}
     sent: dict[str, Sent] = {}
     for array in arrays:
-        parcel = _Parcel(array, site, folder, label)
+        parcel = _Parcel(array, (last_site or site) if array.after_any else site, folder, label)
         ids[array] = parcel.send(array.dependency(ids))
         for index, job in array.tasks.items():
             one = Sent(Ticket(f"{ids[array]}_{index}", parcel.name), folder / f"{ids[array]}_{index}_0_log.out")
@@ -94,13 +96,25 @@ def script(array: Array, site: Site, folder: Path, name: str, dependency: str | 
     return executor._make_submission_file_text(executor._submitit_command_str, "")
 
 
-def scripts(jobs: Sequence[Job], site: Site, folder: Path, *, label: str, last: Job | None = None) -> list[str]:
+def scripts(
+    jobs: Sequence[Job],
+    site: Site,
+    folder: Path,
+    *,
+    label: str,
+    last: Job | None = None,
+    last_site: Site | None = None,
+) -> list[str]:
     """What `submit_jobs` would send; ids that only the scheduler can give read `<array N>`."""
     arrays = arrange(jobs, site, {})
     if last is not None and arrays:
         arrays.append(Array(last.resources, last.environment, after_any=tuple(arrays), tasks={0: last}))
     ids = {array: f"<array {position}>" for position, array in enumerate(arrays, 1)}
-    return [script(array, site, folder, _clean(label), array.dependency(ids)) for array in arrays]
+    sites = [(last_site or site) if array.after_any else site for array in arrays]
+    return [
+        script(array, chosen, folder, _clean(label), array.dependency(ids))
+        for array, chosen in zip(arrays, sites, strict=True)
+    ]
 
 
 def abandon(folders: Sequence[Path]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from lmk_experiments.cli.columns import columns
-from lmk_experiments.profiles import Profile, load_profile
+from lmk_experiments.profiles import load_profile
 from lmk_experiments.records import GridRecord
 from lmk_slurm import Site
 
@@ -64,20 +64,20 @@ def show_scripts(grid: str, root: Path, assignments: tuple[str, ...], profile_na
         names = ", ".join(sorted(plan.not_built))
         raise ValueError(f"--show: {names} is not built, so jobs have no names yet; `lmk data build {names}` first")
     record = record_of(plan)
+
+    def with_code(site: Site) -> Site:
+        return replace(site, setup_last=("export PYTHONPATH=<copy of the code>",))
+
     texts = scripts(
         make_jobs(record, root, plan, profile),
-        _site(profile),
+        with_code(profile.site()),
         grid_folder(record, root) / "submissions" / "<time>",
         label=f"{record.name}-<token>",
-        last=sync_job(record, root),
+        last=sync_job(record, root) if profile.sync.enabled else None,
+        last_site=with_code(profile.sync_site()),
     )
     for number, text in enumerate(texts, 1):
         typer.echo(f"\n----- array {number} of {len(texts)}: sbatch is given this text\n{text}")
-
-
-def _site(profile: Profile) -> Site:
-    site = profile.site()
-    return replace(site, setup_last=("export PYTHONPATH=<copy of the code>",))
 
 
 def _say_what_next(record: GridRecord, root: Path) -> None:

@@ -121,7 +121,7 @@ def _caches(root: Path) -> Iterator[Finding]:
         if inside and free < SMALL_GB:
             advice = f"is in a home with {free:,.0f} GB free; put it on a large disk: export {name}={root.parent}/..."
             yield Finding("warn", name, f"{path}{said} {advice}")
-        elif inside and name not in os.environ and os.stat(home).st_dev != os.stat(root).st_dev:  # noqa: PTH116
+        elif inside and name not in os.environ and root.exists() and home.stat().st_dev != root.stat().st_dev:
             yield Finding("note", name, f"{path}{said} is in the home, which often has a quota")
         else:
             yield Finding("ok", name, f"{path}{said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -24,6 +25,15 @@ class GpuSection(_Section):
     """`gres` asks with `--gres=gpu:h100:8`, `gpus-per-node` with `--gpus-per-node=h100:8`."""
     per_node: int | None = Field(default=None, ge=0)
     """How many a node has; a job that asks for more is refused before it is submitted."""
+
+
+class SyncSection(_Section):
+    """The small job at the end of a grid that mirrors its records to MLflow."""
+
+    enabled: bool = True
+    """`false` where the cluster refuses jobs without GPUs: `lmk sync` on a login node does the same."""
+    partition: str | None = None
+    """Where it is queued; null is where the others are."""
 
 
 class Throughput(_Section):
@@ -86,6 +96,8 @@ class Profile(_Section):
     """What an evaluation asks, unless the grid says otherwise."""
     rules: tuple[Rule, ...] = ()
     """What some cells ask instead; later ones win, and a grid's own win over these."""
+    sync: SyncSection = SyncSection()
+    """The job at the end."""
     throughput: Throughput = Throughput()
     """Measured speeds."""
 
@@ -104,6 +116,10 @@ class Profile(_Section):
             if key.replace("_", "-") in taken:
                 raise ValueError(f"sbatch.{key} is set for every job already; valid: any option but {sorted(taken)}")
         return self
+
+    def sync_site(self) -> Site:
+        """What the scheduler is told of the job at the end."""
+        return replace(self.site(), partition=self.sync.partition or self.partition)
 
     def site(self) -> Site:
         """What the scheduler is told."""

@@ -76,7 +76,8 @@ def submit_cells(jobs: Sequence[Job], record: GridRecord, root: Path, profile: P
         grid_folder(record, root) / "submissions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f"),
         label=record.name,
         active=active,
-        last=sync_job(record, root),
+        last=sync_job(record, root) if profile.sync.enabled else None,
+        last_site=replace(profile.sync_site(), setup_last=code.setup_lines()),
         on_sent=lambda job, one: _note(job, one, profile, code),
     )
     done = sum(not job.missing() for job in jobs)
