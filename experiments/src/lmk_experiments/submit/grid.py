@@ -65,11 +65,10 @@ def submit_cells(jobs: Sequence[Job], record: GridRecord, root: Path, profile: P
         elif todo:
             active |= {f"{job.name}, cell {id_}": id_ for id_ in running}
             missing.append(_of(job, todo))
-        elif running:
-            active[job.name] = running[0]
-            missing.append(job)  # known by its name to those that wait for it
         else:
-            missing.append(job)
+            if running:
+                active[job.name] = running[0]
+            missing.append(job)  # is submitted no more, and known by its name to those that wait for it
     sent = submit_jobs(
         missing,
         replace(profile.site(), setup_last=code.setup_lines()),
