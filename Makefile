@@ -41,3 +41,10 @@ bench: setup  ## run the benchmarks and print their ratios
 
 clean:  ## remove the environment and caches; runs/ stays
 	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+
+.PHONY: slurm-up slurm-down
+slurm-up:  ## start a real SLURM on this machine, to try the fan-out (Debian, root); see slurm/testbed/README.md
+	@slurm/testbed/up.sh
+
+slurm-down:  ## stop it, and remove what it wrote
+	@slurm/testbed/down.sh

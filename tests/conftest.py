@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,7 +60,9 @@ Lmk = Callable[..., subprocess.CompletedProcess[str]]
 def lmk() -> Lmk:
     """Run the ``lmk`` command in a folder and wait for it."""
 
-    def call(*arguments: str | Path, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def call(
+        *arguments: str | Path, cwd: Path, timeout: float = 300, environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         command = [str(Path(sys.executable).parent / "lmk"), *map(str, arguments)]
         return subprocess.run(
             command,
@@ -69,6 +72,7 @@ def lmk() -> Lmk:
             text=True,
             check=False,
             timeout=timeout,
+            env={**os.environ, **(environment or {})},
         )
 
     return call
@@ -96,3 +100,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory, lmk: Lmk) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "first.txt").write_text(done.stdout)
     return folder
+
+
+@pytest.fixture(scope="session")
+def testbed() -> Path:
+    """A SLURM that answers: the one of ``SLURM_CONF``, else this repository's testbed. Returns its configuration."""
+    own = Path(__file__).parent.parent / "slurm" / "testbed" / "cluster" / "etc" / "slurm.conf"
+    config = Path(os.environ.get("SLURM_CONF", own))
+    # Without the file every command of SLURM would look for it for a minute.
+    if config.exists():
+        os.environ["SLURM_CONF"] = str(config)
+        done = subprocess.run(["scontrol", "ping"], capture_output=True, check=False, timeout=60)
+        if done.returncode == 0:
+            return config
+    pytest.skip("no SLURM answers; start the testbed with: make slurm-up")

@@ -5,15 +5,27 @@ A job is one importable function and one string; it is done when the files it pr
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from lmk_slurm.checks import JobError
 from lmk_slurm.jobs import Job, JobResult, JobState, Resources
 from lmk_slurm.launcher import Launcher, Phase, Report
 from lmk_slurm.run import JobsInterrupted, run_jobs
+from lmk_slurm.scheduler import SchedulerError, Sighting, Ticket, look
+from lmk_slurm.site import Site
 
 if TYPE_CHECKING:
     from lmk_slurm.local import LocalLauncher
+    from lmk_slurm.submit import Sent, abandon, scripts, submit_jobs
+
+_NEED_SUBMITIT = {
+    "LocalLauncher": "local",
+    "Sent": "submit",
+    "abandon": "submit",
+    "scripts": "submit",
+    "submit_jobs": "submit",
+}
 
 __all__ = [
     "Job",
@@ -26,13 +38,20 @@ __all__ = [
     "Phase",
     "Report",
     "Resources",
+    "SchedulerError",
+    "Sent",
+    "Sighting",
+    "Site",
+    "Ticket",
+    "abandon",
+    "look",
     "run_jobs",
+    "scripts",
+    "submit_jobs",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name == "LocalLauncher":  # the only name that needs submitit
-        from lmk_slurm.local import LocalLauncher
-
-        return LocalLauncher
+    if name in _NEED_SUBMITIT:
+        return getattr(importlib.import_module(f"lmk_slurm.{_NEED_SUBMITIT[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

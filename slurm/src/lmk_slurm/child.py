@@ -28,6 +28,19 @@ def call(function: str, argument: str) -> None:
         target(argument)
 
 
+def _again(function: str, argument: str) -> Any:
+    """What submitit submits anew when a scheduler takes the node back or the time is up: the same call.
+
+    The job itself finds what it has saved, as it must after a lost node, of which nobody is told.
+    """
+    from submitit.core.utils import DelayedSubmission
+
+    return DelayedSubmission(call, function, argument)
+
+
+call.checkpoint = _again  # ty: ignore[missing-attribute]
+
+
 @contextmanager
 def _guarded() -> Generator[None, None, None]:
     # Taken out of the environment, so that nothing this job starts (a scheduler's job even) inherits the guard.

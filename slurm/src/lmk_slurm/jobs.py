@@ -16,6 +16,8 @@ class Resources:
     """
 
     nodes: int = 1
+    tasks: int = 1
+    """processes a node; each of them calls the job's function"""
     gpus: int | None = None
     """GPUs a node"""
     cpus: int | None = None

@@ -52,9 +52,10 @@ class LocalLauncher:
         self.grace_seconds = grace_seconds
 
     def check(self, job: Job) -> None:
-        """Raises JobError for a job of several nodes."""
-        if job.resources.nodes != 1:
-            raise JobError(job.name, f"nodes is {job.resources.nodes}; on this machine the only valid number is 1")
+        """Raises JobError for a job of several nodes or several processes."""
+        for what, number in (("nodes", job.resources.nodes), ("tasks", job.resources.tasks)):
+            if number != 1:
+                raise JobError(job.name, f"{what} is {number}; on this machine the only valid number is 1")
 
     def submit(self, job: Job) -> LocalHandle:
         """Starts the child; OSError when the log folder cannot be written or no process can be started."""

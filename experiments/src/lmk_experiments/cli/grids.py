@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
-import click
 import typer
 
 from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, SetOption, real_root
@@ -27,8 +27,14 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: the whole plan as JSON.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Of two grids: cells of both, and of one alone.")] = False,
     profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="Estimate by the speed this profile measured.")
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="How the cluster is used: estimate by its measured speed; with --show, its jobs.",
+        ),
     ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Also the exact text that sbatch would be given.")] = False,
 ) -> None:
     """Show what a grid comes to: trainings, rows, evaluations, what exists already, and the cost. Starts nothing."""
     from lmk_experiments.cli.plan_grids import plan_grids
@@ -48,6 +54,11 @@ def plan(
     together = everything or len(named) > 1
     shape = "diff" if diff else "together" if together else "one"
     typer.echo(plan_grids(main, appendix, real_root(root), tuple(assignments), shape, as_json, speed))
+    if show:
+        from lmk_experiments.cli.submit_grid import show_scripts
+
+        for name in main:
+            show_scripts(name, real_root(root), tuple(assignments), profile or "h100")
 
 
 def run(
@@ -71,21 +82,30 @@ def status(
     grid: GridArgument,
     root: RootOption = DEFAULT_ROOT,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, every two seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: every cell as JSON.")] = False,
 ) -> None:
     """Show where every cell of a grid is: running with its steps and time left, done, failed and why."""
     import time
 
-    from lmk_experiments.cli.show_status import status_text
+    from rich.console import Console
+
+    from lmk_experiments.cli.show_status import status_json, status_text
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.records import load_grid
+    from lmk_experiments.submit.states import grid_states
 
     where = real_root(root)
     name = grid_name(grid)
+    screen = Console()
     while True:
-        text, finished = status_text(load_grid(where, name), where)
-        if watch:
-            click.clear()
+        record = load_grid(where, name)
+        states = grid_states(record, where)
+        if watch and not as_json:
+            screen.clear()
+        text = json.dumps(status_json(record, states)) if as_json else status_text(record, states, where)
         typer.echo(text)
-        if not watch or finished:
+        if states.warning:
+            typer.echo(f"warning: {states.warning}", err=True)
+        if not watch or states.settled:
             return
         time.sleep(2)

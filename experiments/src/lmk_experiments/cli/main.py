@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from lmk_experiments.cli import grids, steps, tables, tracking, upkeep
+from lmk_experiments.cli import doctor, fan_out, grids, steps, tables, tracking, upkeep
 
 DEBUG_FLAG = "--debug"
 # New versions of typer carry a click of their own, old ones use click itself: this is the right one of the two.
@@ -28,9 +28,11 @@ app = typer.Typer(
 )
 grids.register(app)
 tables.register(app)
+fan_out.register(app)
 tracking.register(app)
 upkeep.register(app)
 steps.register(app)
+doctor.register(app)
 
 
 def main() -> NoReturn:

@@ -17,18 +17,18 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
     from lmk_experiments.jobs.fan import make_jobs
     from lmk_slurm import run_jobs
 
-    plan, record = _prepare(grid, root, assignments)
+    plan, record = prepare(grid, root, assignments)
     jobs = make_jobs(record, root, plan)
     waiting = [job for job in jobs if job.missing()]
     if not waiting:
         typer.echo(f"{record.name}: everything is done already, under {root}")
     else:
         typer.echo(f"{record.name}: {len(jobs) - len(waiting)} of {len(jobs)} jobs are done already, under {root}")
-        _sync(root, record)
+        sync_records(root, record)
         # Idle OpenMP threads sleep instead of spinning: beside other work on the same cores, spinning made a training
         # of a minute take four.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        with Display(jobs, after=lambda: _sync(root, record)) as display:
+        with Display(jobs, after=lambda: sync_records(root, record)) as display:
             results = run_jobs(jobs, at_once=at_once, on_change=display.change, tick=display.tick)
         failed = [name for name, result in results.items() if result.state != "done"]
         for name in failed:
@@ -43,7 +43,8 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
     return int(any(job.missing() for job in jobs))
 
 
-def _prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan, GridRecord]:
+def prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan, GridRecord]:
+    """Read a grid, build the data that it names, and make the folders of its cells."""
     from lmk_experiments.builders import build
     from lmk_experiments.cli.show_plan import cell_state
     from lmk_experiments.grids.ready import check_ready
@@ -61,7 +62,8 @@ def _prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan,
     return plan, write_cells(plan, root, table)
 
 
-def _sync(root: Path, record: GridRecord) -> None:
+def sync_records(root: Path, record: GridRecord) -> None:
+    """Mirror one grid to MLflow; a store that cannot be reached stops nothing."""
     from lmk_experiments.cli.tracking import sync_quietly
 
     sync_quietly(root, [record.name])

@@ -3,31 +3,59 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from lmk_experiments.cli.columns import columns
-from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
+from lmk_experiments.records import GridRecord
+from lmk_experiments.submit.states import CellState, GridStates
+
+STATE_CHARACTERS = 80
+"""A longer state is cut in the table: ``lmk tail`` and ``--json`` have all of it."""
 
 
-def status_text(record: GridRecord, root: Path) -> tuple[str, bool]:
-    """The table of states, and whether every cell is done."""
+def status_text(record: GridRecord, states: GridStates, root: Path) -> str:
+    """The table of states; where a scheduler is at work also jobs and logs."""
     table = [["cell", "row", "suite", "state", "attempts", "folder"]]
-    states = []
-    for training in record.trainings:
-        cell = training_cell(root, training.id)
-        state = cell.state()
-        states.append(state)
-        table.append(_line("training", training.row, training.seed, "", state, cell, root))
-    for row in record.rows:
-        for suite, identity in row.evaluations.items():
-            cell = evaluation_cell(root, identity)
-            state = cell.state()
-            states.append(state)
-            table.append(_line("evaluation", row.row, row.seed, suite, state, cell, root))
-    done = sum(state.name == "done" for state in states)
-    text = f"{record.name}: {done} of {len(states)} cells done\n\n{columns(table)}"
-    return text, done == len(states)
+    submitted = any(one.job for one in states.cells)
+    if submitted:
+        table[0] += ["tokens/s", "job", "log"]
+    for one in states.cells:
+        folder = str(one.cell.folder.relative_to(root))
+        state = str(one.state)
+        state = state if len(state) <= STATE_CHARACTERS else state[: STATE_CHARACTERS - 3] + "..."
+        line = [one.kind, f"{one.row}, seed {one.seed}", one.suite, state, str(one.state.attempts), folder]
+        table.append([*line, *_of_job(one, root)] if submitted else line)
+    return f"{record.name}: {states.done} of {len(states.cells)} cells done\n\n{columns(table)}"
 
 
-def _line(kind: str, row: str, seed: int, suite: str, state: State, cell: Cell, root: Path) -> list[str]:
-    folder = str(cell.folder.relative_to(root))
-    return [kind, f"{row}, seed {seed}", suite, str(state), str(state.attempts), folder]
+def status_json(record: GridRecord, states: GridStates) -> dict[str, Any]:
+    """The same for programs."""
+    cells = [
+        {
+            "kind": one.kind,
+            "row": one.row,
+            "seed": one.seed,
+            "suite": one.suite,
+            "id": one.cell.id,
+            "state": one.state.name,
+            "reason": one.state.reason,
+            "done": one.state.done,
+            "total": one.state.total,
+            "unit": one.state.unit,
+            "seconds_left": one.state.seconds_left,
+            "attempts": one.state.attempts,
+            "tokens_per_second": one.tokens_per_second if one.kind == "training" else None,
+            "job": None if one.job is None else one.job.id,
+            "log": None if one.log is None else str(one.log),
+            "folder": str(one.cell.folder),
+        }
+        for one in states.cells
+    ]
+    return {"grid": record.name, "done": states.done, "cells": cells, "warning": states.warning}
+
+
+def _of_job(one: CellState, root: Path) -> list[str]:
+    speed = one.tokens_per_second if one.kind == "training" else None
+    log = one.log
+    shown = "" if log is None else str(log.relative_to(root) if log.is_relative_to(root) else log)
+    return ["" if speed is None else f"{speed:,.0f}", "" if one.job is None else one.job.id, shown]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from lmk_eval.suites import Suite
+from lmk_experiments.grids.needs import ResourcesSection
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")
 
@@ -70,30 +71,6 @@ class EvaluateSection(_Section):
     """Tokens a text, special tokens included; one number, or one a suite with ``default``."""
     views: tuple[View, ...] = (View(of="*"),)
     """The rows of the table."""
-
-
-class Need(_Section):
-    """What one job asks of the machine."""
-
-    nodes: int = Field(default=1, ge=1)
-    """Machines."""
-    gpus: int = Field(default=0, ge=0)
-    """GPUs a node."""
-    cpus: int = Field(default=1, ge=1)
-    """Processor cores a task."""
-    memory_gb: int | None = Field(default=None, ge=1)
-    """Memory a node, in GB."""
-    hours: float = Field(default=1.0, gt=0)
-    """Longest run time, in hours."""
-
-
-class ResourcesSection(_Section):
-    """What trainings and evaluations ask of the machine; never part of an identity."""
-
-    train: Need = Need()
-    """One training."""
-    evaluate: Need = Need()
-    """One evaluation job."""
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

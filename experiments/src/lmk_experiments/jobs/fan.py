@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from lmk_experiments.grids import Plan
-from lmk_experiments.grids.schema import Need
+from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedTraining
+from lmk_experiments.profiles import Facts, Profile, resources_of, split_by
 from lmk_experiments.records import (
     Cell,
     GridRecord,
@@ -15,67 +17,100 @@ from lmk_experiments.records import (
     evaluation_cell,
     training_cell,
 )
-from lmk_slurm import Job, Resources
+from lmk_slurm import Job
+
+
+def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
+    """``plan`` as it is recorded; writes nothing.
+
+    Raises:
+        ValueError: some data of the plan is not built, so its cells have no identity.
+    """
+    trainings = [TrainingRecord(_known(training.id), training.row, training.seed) for training in plan.trainings]
+    rows = [
+        RowRecord(
+            row.row,
+            row.training.seed,
+            _known(row.training.id),
+            row.pooling.to_dict(),
+            row.baseline,
+            {evaluation.suite.name: _known(evaluation.id) for evaluation in row.evaluations},
+        )
+        for row in plan.rows
+    ]
+    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source)
 
 
 def write_cells(plan: Plan, root: Path, table: dict[str, object] | None) -> GridRecord:
     """Make the folder of every cell of ``plan`` and record the plan. Cells that are there already stay as they are.
 
     Raises:
-        ValueError: some data of the plan is not built, so its cells have no identity.
+        ValueError: as ``record_of``.
     """
-    trainings, rows = [], []
+    record = record_of(plan, table)
     for training in plan.trainings:
-        config = training.config.model_dump(mode="json")
-        training_cell(root, _known(training.id)).create("training", config)
-        trainings.append(TrainingRecord(_known(training.id), training.row, training.seed))
-    for row in plan.rows:
-        evaluations = {}
-        for evaluation in row.evaluations:
-            cell = evaluation_cell(root, _known(evaluation.id))
-            cell.create("evaluation", evaluation.config(_known(row.training.id)))
-            evaluations[evaluation.suite.name] = cell.id
-        pooling = row.pooling.to_dict()
-        rows.append(RowRecord(row.row, row.training.seed, _known(row.training.id), pooling, row.baseline, evaluations))
-    record = GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source)
+        training_cell(root, _known(training.id)).create("training", training.config.model_dump(mode="json"))
+    for row, evaluation in plan.evaluations:
+        config = evaluation.config(_known(row.training.id))
+        evaluation_cell(root, _known(evaluation.id)).create("evaluation", config)
     record.save(root)
     return record
 
 
-def make_jobs(record: GridRecord, root: Path, plan: Plan) -> list[Job]:
-    """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else."""
+def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | None = None) -> list[Job]:
+    """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else.
+
+    Args:
+        profile: what jobs ask there; without one, what the grid says counts.
+    """
     jobs: list[Job] = []
-    for training in record.trainings:
-        cell = training_cell(root, training.id)
-        label = training.row if _one_seed(record) else f"{training.row}, seed {training.seed}"
+    for planned in plan.trainings:
+        cell = training_cell(root, _known(planned.id))
+        label = planned.row if _one_seed(record) else f"{planned.row}, seed {planned.seed}"
         train = Job(
             name=f"train {label}",
             function="lmk_experiments.jobs.train:run_training",
             argument=str(cell.folder),
             logs=cell.folder / "logs",
             done=(_marker(cell),),
-            resources=_resources(plan.resources.train),
+            resources=resources_of(_training_facts(planned), plan.resources, profile),
         )
         jobs.append(train)
-        readings = [
-            evaluation_cell(root, identity)
-            for row in record.rows
-            if row.training == training.id
-            for identity in row.evaluations.values()
-        ]
-        if readings:
+        for suites, evaluations in _shares(plan, planned, profile):
+            readings = [evaluation_cell(root, _known(evaluation.id)) for evaluation in evaluations]
+            longest = max(evaluation.max_length for evaluation in evaluations)
+            facts = replace(_training_facts(planned), kind="evaluation", max_length=longest)
             jobs.append(
                 Job(
-                    name=f"evaluate {label}",
+                    name=f"evaluate {label}{suites}",
                     function="lmk_experiments.jobs.evaluate:run_evaluations",
                     argument=os.pathsep.join(str(cell.folder) for cell in readings),
                     logs=readings[0].folder / "logs",
                     after=(train.name,),
                     done=tuple(_marker(cell) for cell in readings),
-                    resources=_resources(plan.resources.evaluate),
+                    resources=resources_of(facts, plan.resources, profile),
                 )
             )
     return jobs
+
+
+def _shares(
+    plan: Plan, training: PlannedTraining, profile: Profile | None
+) -> Iterator[tuple[str, list[PlannedEvaluation]]]:
+    """The evaluations of one training that one job does, with what the job's name says of them."""
+    own = [evaluation for row, evaluation in plan.evaluations if row.training.id == training.id]
+    if split_by(plan.resources, profile) == "training":
+        if own:
+            yield "", own
+        return
+    for suite in dict.fromkeys(evaluation.suite.name for evaluation in own):
+        yield f" on {suite}", [evaluation for evaluation in own if evaluation.suite.name == suite]
+
+
+def _training_facts(training: PlannedTraining) -> Facts:
+    data = training.config.data
+    longest = max(data.query_max_length, data.passage_max_length)
+    return Facts("training", training.row, training.config.model.path, longest)
 
 
 def _one_seed(record: GridRecord) -> bool:
@@ -84,10 +119,6 @@ def _one_seed(record: GridRecord) -> bool:
 
 def _marker(cell: Cell) -> Path:
     return cell.folder / "DONE.json"
-
-
-def _resources(need: Need) -> Resources:
-    return Resources(nodes=need.nodes, gpus=need.gpus, cpus=need.cpus, memory_gb=need.memory_gb, hours=need.hours)
 
 
 def _known(identity: str | None) -> str:

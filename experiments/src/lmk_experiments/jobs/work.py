@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lmk_experiments.records import Cell, CellRecorder, ClaimedElsewhere
-from lmk_experiments.records.claim import Claim, ClaimLost, claimed, holds
+from lmk_experiments.records.claim import Claim, ClaimLost, claimed, holds, scheduler_job
+from lmk_experiments.records.tickets import user_name
+from lmk_experiments.submit.snapshot import running_code
 
 WAIT_SECONDS = 2.0
 """Between two looks at a cell that another process of this machine is working on, in seconds."""
@@ -44,7 +46,7 @@ def work_on(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
 def _attempt(cell: Cell, claim: Claim, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
     recorder = CellRecorder(cell.folder)
     started = time.monotonic()
-    recorder.event("attempt", pid=os.getpid(), host=os.uname().nodename)
+    recorder.event("attempt", pid=os.getpid(), host=os.uname().nodename, user=user_name(), **_where())
     try:
         result = work(recorder)
         if not holds(cell.folder, claim):
@@ -54,6 +56,13 @@ def _attempt(cell: Cell, claim: Claim, work: Callable[[CellRecorder], dict[str, 
         recorder.event("failed", reason=_reason(error), trace=traceback.format_exc(limit=-8))
         raise
     recorder.event("done")
+
+
+def _where() -> dict[str, object]:
+    """Which job this is, on which nodes, and which code it runs."""
+    job = scheduler_job()
+    nodes = os.environ.get("SLURM_JOB_NODELIST")
+    return {**running_code(), **({"job": job, "nodes": nodes} if job else {})}
 
 
 def _reason(error: BaseException) -> str:

@@ -52,6 +52,8 @@ class Claim:
     started: float
     """When the process started (Unix seconds), so that a re-used process id is not taken for it."""
     token: str
+    job: str | None = None
+    """The scheduler's job that the process belongs to, such as ``17_3``."""
 
     def alive(self, heartbeat: float) -> bool:
         """Whether the claimant still works; ``heartbeat`` is the cell's newest sign of life in Unix seconds."""
@@ -68,7 +70,7 @@ def read_claim(path: Path) -> Claim | None:
     try:
         value: Any = read_json(path)
         host, pid, started = str(value["host"]), int(value["pid"]), float(value["started"])
-        return Claim(host, pid, started, str(value["token"]))
+        return Claim(host, pid, started, str(value["token"]), value.get("job"))
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -81,11 +83,13 @@ def claimed(folder: Path) -> Generator[Claim]:
         ClaimedElsewhere: a living process holds it; the message names host and process.
     """
     path = folder / FILE
-    mine = Claim(socket.gethostname(), os.getpid(), psutil.Process().create_time(), uuid.uuid4().hex)
+    mine = Claim(socket.gethostname(), os.getpid(), psutil.Process().create_time(), uuid.uuid4().hex, scheduler_job())
     with _one_at_a_time(folder):
         if not _create(path, mine):
             other = read_claim(path)
-            if other is not None and other.alive(heartbeat(folder)):
+            # A job that was queued again is the same job: its earlier start, maybe on a lost node, is over.
+            again = other is not None and other.job is not None and other.job == mine.job
+            if other is not None and not again and other.alive(heartbeat(folder)):
                 raise ClaimedElsewhere(f"{folder.name} is being worked on by process {other.pid} on {other.host}")
             write_json(path, vars(mine))
     stop = threading.Event()
@@ -102,6 +106,12 @@ def holds(folder: Path, claim: Claim) -> bool:
     """Whether ``claim`` is still the one of the cell in ``folder``."""
     found = read_claim(folder / FILE)
     return found is not None and found.token == claim.token
+
+
+def scheduler_job() -> str | None:
+    """SLURM's id of the job that this process belongs to (``17_3`` for a task of an array), or ``None``."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
 
 
 def heartbeat(folder: Path) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-StateName = Literal["planned", "queued", "running", "preempted", "done", "failed"]
+StateName = Literal["planned", "queued", "running", "preempted", "done", "failed", "unknown"]
 
 
 @dataclass(frozen=True)

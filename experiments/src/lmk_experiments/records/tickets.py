@@ -1,0 +1,53 @@
+"""Which jobs of a scheduler a cell was handed to: one line each in the cell's ``jobs.jsonl``, newest last."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from lmk_experiments.records.atomic import append_line, read_lines
+
+FILE = "jobs.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobNote:
+    """One job that a cell was handed to."""
+
+    id: str
+    """The scheduler's number, such as ``17_3``."""
+    name: str
+    """Its name in the queue. Numbers start anew on another cluster; the name never comes twice."""
+    job: str
+    """For people: ``train cls``."""
+    log: str
+    time: float
+    """When it was submitted, in Unix seconds."""
+    profile: str
+    user: str
+    host: str
+    commit: str | None
+    code: str | None
+    """The copy of the code that it runs with."""
+
+
+def note_job(folder: Path, note: JobNote) -> None:
+    """Append a job to the cell in ``folder``."""
+    append_line(folder / FILE, asdict(note))
+
+
+def last_job(folder: Path) -> JobNote | None:
+    """The job that the cell in ``folder`` was last handed to, or ``None``."""
+    known = {field.name for field in fields(JobNote)}
+    lines = read_lines(folder / FILE)
+    return JobNote(**{key: value for key, value in lines[-1].items() if key in known}) if lines else None
+
+
+def user_name() -> str:
+    """Who this process belongs to; the user's number where the machine knows no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

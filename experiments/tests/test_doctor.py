@@ -1,0 +1,64 @@
+"""What the doctor says of this machine. What it says of a cluster is tested on one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lmk_experiments.doctor.cluster import look_at_cluster
+from lmk_experiments.doctor.machine import file_system, look_at_machine
+from lmk_experiments.profiles import Profile
+
+
+def looked(root: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for finding in look_at_machine(root):
+        found.setdefault(finding.what, []).append(str(finding))
+    return found
+
+
+def test_a_good_root_is_said_to_be_one(tmp_path: Path) -> None:
+    found = looked(tmp_path / "runs")
+    assert any("can be written" in line and line.startswith(("ok", "warn")) for line in found["root"])
+    assert "ok    root: links and renames work there" in found["root"]
+    assert found["locks"] == ["ok    locks: they hold there"]
+    assert "torch" in found["packages"][0]
+    assert list((tmp_path / "runs").iterdir()) == [], "nothing is left behind"
+
+
+def test_a_root_that_cannot_be_written_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    [line] = looked(tmp_path / "file" / "runs")["root"]
+    assert line.startswith("fail  root:")
+    assert "LMK_ROOT" in line
+
+
+def test_a_cache_in_a_small_home_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("lmk_experiments.doctor.machine.SMALL_GB", 1e9)
+    monkeypatch.delenv("HF_HOME", raising=False)
+    [line] = looked(tmp_path / "runs")["HF_HOME"]
+    assert line.startswith("warn  HF_HOME:")
+    assert "not set" in line
+    monkeypatch.setenv("HF_HOME", "/elsewhere")
+    [line] = looked(tmp_path / "runs")["HF_HOME"]
+    assert line == "ok    HF_HOME: /elsewhere"
+
+
+def test_a_password_in_the_store_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LMK_STORE", "http://me:secret@tracking:5000")
+    [line] = looked(tmp_path)["tracking"]
+    assert "tracking:5000" in line
+    assert "secret" not in line
+
+
+def test_without_slurm_the_cluster_is_said_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [finding] = look_at_cluster(Profile(profile="a"), tmp_path)
+    assert finding.level == "fail"
+    assert "sbatch" in finding.words
+
+
+def test_the_kind_of_file_system_is_found() -> None:
+    assert file_system(Path("/proc/self")) == "proc"
