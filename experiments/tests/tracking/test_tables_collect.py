@@ -83,6 +83,15 @@ def test_seeds_become_mean_and_deviation(root, make_scores):
     assert (cell.seeds, cell.planned, cell.state) == (3, 3, "")
 
 
+def test_a_long_reason_is_cut_to_fit_a_cell(root, make_scores):
+    training = root.train(1, done=False)
+    reason = "CheckpointMismatchError: the checkpoint in this folder was made by another configuration"
+    CellRecorder(training_cell(root.path, training).folder).event("failed", reason=reason)
+    root.grid("long", [("cls", 0, training, {"tiny": f"{12:012x}"})])
+    cell = grid_table(root.path, "long", spec=spec(NEEDLE)).rows[0].cells[0]
+    assert cell.state == "training failed (CheckpointMismatchError: the checkpoint in ...)"
+
+
 def test_a_missing_seed_is_said(root, make_scores):
     first, second = root.train(1), root.train(2, done=False)
     CellRecorder(training_cell(root.path, second).folder).event("failed", reason="out of memory")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,9 @@ from lmk_experiments.mirror.read import Scores, read_scores
 from lmk_experiments.records import GridRecord, RowRecord, State, evaluation_cell, training_cell
 
 Origin = Literal["records", "mlflow"]
+
+REASON_LENGTH = 48
+"""Of a failure's reason a table shows this many characters at most."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,10 @@ def _state(root: Path, row: RowRecord, identity: str) -> str:
 def _words(state: State) -> str:
     if state.name == "running" and state.total:
         return f"running {state.done}/{state.total}"
-    return f"{state.name} ({state.reason})" if state.name == "failed" and state.reason else state.name
+    if state.name != "failed" or not state.reason:
+        return state.name
+    # A cell of a table has no room for a whole message; `lmk status` has.
+    return f"failed ({textwrap.shorten(state.reason, REASON_LENGTH, placeholder=' ...')})"
 
 
 def _suites(root: Path, grid: GridRecord, done: dict[str, Scores]) -> tuple[dict[str, list[str]], dict[str, str]]:
