@@ -113,15 +113,27 @@ def test_a_killed_run_goes_on_and_repeats_no_finished_cell(
     assert "13 of 13 cells done" in lmk("status", "mini", cwd=tmp_path).stdout
 
 
-def test_a_faulty_row_fails_its_trainings_by_file_and_line(
+def test_a_faulty_row_is_told_by_file_and_line(
     tmp_path: Path, mini: Callable[..., Path], lmk: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     (tmp_path / "rows.jsonl").write_text('{"query": "q", "pos": ["p"], "neg": ["n"]}\n{"query": "q", "pos": "p"}\n')
     rows = [{"row": "cls", "pooling": {"kind": "cls"}, "data": {"train": ["rows.jsonl"]}}]
     grid = mini(tmp_path, train=rows, evaluate={**_evaluate(), "views": [{"of": "cls"}]})
     done = lmk("run", grid, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "rows.jsonl:2: 'pos' must be a list" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "started" not in done.stdout, "a faulty line is told before anything starts"
+
+
+def test_a_failed_training_skips_its_evaluation_and_shows_in_the_table(
+    tmp_path: Path, mini: Callable[..., Path], lmk: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    rows = [{"row": "cls", "pooling": {"kind": "cls"}, "optim": {"learning_rate": 1e30, "gradient_clip": None}}]
+    grid = mini(tmp_path, train=rows, evaluate={**_evaluate(), "views": [{"of": "cls"}]})
+    done = lmk("run", grid, cwd=tmp_path)
     assert done.returncode == 1
-    assert "rows.jsonl:2" in done.stderr
+    assert re.search(r"train cls: failed: .*NonFiniteError: the loss is nan at step 2 of 6", done.stderr)
     assert "Traceback" not in done.stderr
     assert "evaluate cls: skipped" in done.stderr
     assert "failed" in done.stdout, "the table shows the state, never a zero"

@@ -14,10 +14,13 @@ from lmk_experiments.records import GridRecord
 
 def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) -> int:
     """Run a grid to its table. Returns the exit code: 0 when every cell is done, 1 otherwise."""
+    from lmk_experiments.cli.show_plan import cell_state
+    from lmk_experiments.jobs.check import check_data
     from lmk_experiments.jobs.fan import make_jobs
     from lmk_slurm import run_jobs
 
     plan, record = prepare(grid, root, assignments)
+    check_data(plan, lambda kind, identity: cell_state(root, kind, identity) == "done", typer.echo)
     jobs = make_jobs(record, root, plan)
     waiting = [job for job in jobs if job.missing()]
     if not waiting:

@@ -1,0 +1,40 @@
+"""Read the user's own data once before anything starts: a faulty line is told now, not by a job an hour later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lmk_eval.tasks.folder import read_folder
+from lmk_experiments.grids import Plan
+from lmk_train.data.rows import RowFile
+
+
+def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable[[str], None]) -> None:
+    """Read every local training file and suite folder that unfinished cells of ``plan`` need.
+
+    Built data and published data sets were checked when they were made.
+
+    Raises:
+        ValueError: a faulty line; the message names file, line and key, and what would be valid.
+    """
+    files = dict.fromkeys(
+        reference
+        for training in plan.trainings
+        if training.id is None or not is_done("training", training.id)
+        for reference in (*training.config.data.train, training.config.data.validation)
+        if reference is not None and Path(reference).is_file()
+    )
+    folders = dict.fromkeys(
+        (task.folder, task.split or "test")
+        for _, evaluation in plan.evaluations
+        if evaluation.id is None or not is_done("evaluation", evaluation.id)
+        for task in evaluation.suite.tasks
+        if task.folder is not None and Path(task.folder).is_dir()
+    )
+    for file in files:
+        report(f"reading {file}")
+        RowFile(file)
+    for folder, split in folders:
+        report(f"reading {folder}")
+        read_folder(folder, split)
