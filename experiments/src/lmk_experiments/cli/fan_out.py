@@ -31,9 +31,12 @@ def submit(
 
     The root must be on a disk that every node sees. Jobs run a copy of the code as it is now.
     """
+    from lmk_experiments.cli.interrupts import resumable
     from lmk_experiments.cli.submit_grid import submit_grid_file
 
-    raise typer.Exit(submit_grid_file(grid, real_root(root), tuple(assignments), profile, dirty))
+    with resumable():
+        code = submit_grid_file(grid, real_root(root), tuple(assignments), profile, dirty)
+    raise typer.Exit(code)
 
 
 def tail(

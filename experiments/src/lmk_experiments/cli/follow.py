@@ -10,7 +10,7 @@ import typer
 from lmk_experiments.cli.columns import columns
 from lmk_experiments.configs import explain
 from lmk_experiments.grids.names import grid_name
-from lmk_experiments.records import GridRecord, list_grids, load_grid
+from lmk_experiments.records import GridRecord, load_grid, load_grids
 from lmk_experiments.submit.states import CellState, grid_states
 
 _ACTIVE = ("queued", "running", "preempted", "unknown")
@@ -118,13 +118,12 @@ def _shared(record: GridRecord, root: Path, cells: list[CellState], jobs: dict[s
     """Other grids of this root that have a cell of these jobs."""
     stopped = {one.cell.id: jobs[one.job.id] for one in cells if one.job is not None and one.job.id in jobs}
     found: dict[str, list[str]] = {}
-    for name in list_grids(root):
-        if name == record.name:
+    for other in load_grids(root)[0]:
+        if other.name == record.name:
             continue
-        other = load_grid(root, name)
         ids = {one.id for one in other.trainings} | {id_ for one in other.rows for id_ in one.evaluations.values()}
         if shared := sorted({job for cell, job in stopped.items() if cell in ids}):
-            found[name] = shared
+            found[other.name] = shared
     return found
 
 

@@ -73,9 +73,12 @@ def run(
 
     What is done is never done again: stop it when you like (Ctrl-C), and the same command goes on.
     """
+    from lmk_experiments.cli.interrupts import resumable
     from lmk_experiments.cli.run_grid import run_grid
 
-    raise typer.Exit(run_grid(grid, real_root(root), tuple(assignments), at_once))
+    with resumable():
+        code = run_grid(grid, real_root(root), tuple(assignments), at_once)
+    raise typer.Exit(code)
 
 
 def status(

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 import typer
 
 from lmk_experiments.cli import doctor, fan_out, grids, steps, tables, tracking, upkeep
+from lmk_experiments.errors import WorkFailed
+from lmk_slurm import SchedulerError
 
 DEBUG_FLAG = "--debug"
 # New versions of typer carry a click of their own, old ones use click itself: this is the right one of the two.
@@ -50,12 +52,13 @@ def main() -> NoReturn:
     except BrokenPipeError:
         code = 0
         sys.stderr.close()
+    except (WorkFailed, SchedulerError) as error:
+        # What was asked for is right, but cannot be done now. A SchedulerError is an OSError too, so this comes first.
+        _tell(error, debug)
+        code = 1
     except (ValueError, OSError) as error:
         # Everything a user can mend is a ValueError with a place in it, or the file system's own word.
-        if debug:
-            traceback.print_exc()
-        else:
-            print(f"error: {error}", file=sys.stderr)
+        _tell(error, debug)
         code = 2
     except Exception as error:  # noqa: BLE001 - the last line of defence: one line instead of a traceback
         if debug:
@@ -66,6 +69,13 @@ def main() -> NoReturn:
             )
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _tell(error: Exception, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    else:
+        print(f"error: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

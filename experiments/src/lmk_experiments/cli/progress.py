@@ -95,7 +95,7 @@ def _cells(job: Job) -> list[Cell]:
 def _progress(cells: Sequence[Cell]) -> tuple[int, int, str]:
     """Done, total and words of the cell that a job is at, as of its last word."""
     for position, cell in enumerate(cells):
-        if (cell.folder / "DONE.json").exists():
+        if cell.done() is not None:
             continue
         state = cell.state()
         which = f"reading {position + 1} of {len(cells)}, " if len(cells) > 1 else ""

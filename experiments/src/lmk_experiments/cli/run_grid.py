@@ -11,6 +11,9 @@ from lmk_experiments.cli.progress import Display
 from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.records import GridRecord
 
+WAIT_SECONDS = 0.5
+"""How long a sync waits for another one while jobs run, in seconds: the next one comes soon."""
+
 
 def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) -> int:
     """Run a grid to its table. Returns the exit code: 0 when every cell is done, 1 otherwise."""
@@ -31,7 +34,7 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
         # Idle OpenMP threads sleep instead of spinning: beside other work on the same cores, spinning made a training
         # of a minute take four.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        with Display(jobs, after=lambda: sync_records(root, record)) as display:
+        with Display(jobs, after=lambda: sync_records(root, record, wait_seconds=WAIT_SECONDS)) as display:
             results = run_jobs(jobs, at_once=at_once, on_change=display.change, tick=display.tick)
         failed = [name for name, result in results.items() if result.state != "done"]
         for name in failed:
@@ -62,14 +65,14 @@ def prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan, 
         build(name, root, report=typer.echo)
     if plan.not_built:
         plan = make_plan(loaded, root)
-    return plan, write_cells(plan, root, table)
+    return plan, write_cells(plan, root, table, report=lambda text: typer.echo(f"warning: {text}", err=True))
 
 
-def sync_records(root: Path, record: GridRecord) -> None:
+def sync_records(root: Path, record: GridRecord, *, wait_seconds: float = 5.0) -> None:
     """Mirror one grid to MLflow; a store that cannot be reached stops nothing."""
     from lmk_experiments.cli.tracking import sync_quietly
 
-    sync_quietly(root, [record.name])
+    sync_quietly(root, [record.name], wait_seconds=wait_seconds)
 
 
 def _finish(root: Path, record: GridRecord) -> None:

@@ -44,6 +44,7 @@ def train(
 ) -> None:
     """Train one model, here and now. It is a cell like a grid's: stopped, it goes on; done, it is not done again."""
     from lmk_experiments.builders import build, fingerprint, is_builtin_reference
+    from lmk_experiments.cli.interrupts import resumable
     from lmk_experiments.datasets import data_path, is_data_reference
     from lmk_experiments.grids import identity, load_training_file
     from lmk_experiments.jobs.train import run_training
@@ -59,7 +60,10 @@ def train(
     cell = training_cell(where, identity(loaded, lambda reference: fingerprint(reference, where)))
     cell.create("training", loaded.model_dump(mode="json"))
     typer.echo(f"training {cell.id} in {cell.folder}")
-    run_training(str(cell.folder))
+    if unreadable := cell.put_aside():
+        typer.echo(f"warning: {unreadable}", err=True)
+    with resumable():
+        run_training(str(cell.folder))
     done = cell.done() or {}
     typer.echo(json.dumps(done.get("metrics", {}), indent=2))
     typer.echo(f"model: {cell.folder / done['model']}")

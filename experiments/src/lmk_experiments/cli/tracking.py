@@ -67,13 +67,17 @@ def ui(
             server.wait()
 
 
-def sync_quietly(root: Path, grids: list[str]) -> None:
-    """Sync beside running work: a store that cannot be reached is said and stops nothing, for the records stand."""
+def sync_quietly(root: Path, grids: list[str], *, wait_seconds: float = 5.0) -> None:
+    """Sync beside running work: whatever keeps it from that is said and stops nothing, for the records stand.
+
+    Args:
+        wait_seconds: how long to wait for another sync; jobs are not looked after meanwhile.
+    """
     from lmk_experiments.mirror import LockedError, StoreError
     from lmk_experiments.tables.mirrored import sync_with_tables
 
     try:
-        for warning in sync_with_tables(root, grids).warnings:
+        for warning in sync_with_tables(root, grids, wait_seconds=wait_seconds).warnings:
             typer.echo(f"warning: {warning}", err=True)
-    except (StoreError, LockedError) as error:
+    except (StoreError, LockedError, ValueError, OSError) as error:
         typer.echo(f"warning: not mirrored to MLflow now ({error}); `lmk sync` does it later", err=True)

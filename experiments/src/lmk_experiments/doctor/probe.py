@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmk_experiments.doctor.machine import fresh_folder
+from lmk_experiments.errors import WorkFailed
 from lmk_experiments.jobs.probe import REPORT
 from lmk_experiments.profiles import Profile
 from lmk_experiments.records.atomic import read_json
@@ -19,7 +20,7 @@ from lmk_slurm.logs import last_error
 _POLL_SECONDS = 2.0
 
 
-class ProbeError(RuntimeError):
+class ProbeError(WorkFailed):
     """The probe's job ended without its report."""
 
 

@@ -7,13 +7,14 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from lmk_experiments.errors import WorkFailed
 from lmk_experiments.jobs.references import real_suite
 from lmk_experiments.jobs.startup import quick_imports, quiet_progress
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, CellError, CellRecorder, training_cell
 
 
-class EvaluationsFailed(RuntimeError):
+class EvaluationsFailed(WorkFailed):
     """Some evaluations of a job failed; each one's cell holds its reason."""
 
 

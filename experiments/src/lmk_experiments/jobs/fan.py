@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,18 +41,30 @@ def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
     return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source)
 
 
-def write_cells(plan: Plan, root: Path, table: dict[str, object] | None) -> GridRecord:
+def write_cells(
+    plan: Plan, root: Path, table: dict[str, object] | None, report: Callable[[str], None] = lambda _: None
+) -> GridRecord:
     """Make the folder of every cell of ``plan`` and record the plan. Cells that are there already stay as they are.
+
+    A ``DONE.json`` that cannot be read is moved aside, so that no job takes it for the mark of finished work.
+
+    Args:
+        report: told one line for each of these.
 
     Raises:
         ValueError: as ``record_of``.
     """
     record = record_of(plan, table)
+    cells: list[Cell] = []
     for training in plan.trainings:
-        training_cell(root, _known(training.id)).create("training", training.config.model_dump(mode="json"))
+        cell = training_cell(root, _known(training.id))
+        cells.append(cell.create("training", training.config.model_dump(mode="json")))
     for row, evaluation in plan.evaluations:
         config = evaluation.config(_known(row.training.id))
-        evaluation_cell(root, _known(evaluation.id)).create("evaluation", config)
+        cells.append(evaluation_cell(root, _known(evaluation.id)).create("evaluation", config))
+    for cell in cells:
+        if unreadable := cell.put_aside():
+            report(unreadable)
     record.save(root)
     return record
 

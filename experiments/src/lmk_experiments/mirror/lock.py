@@ -14,10 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from lmk_experiments.errors import WorkFailed
+
 _POLL_SECONDS = 0.1
 
 
-class LockedError(RuntimeError):
+class LockedError(WorkFailed):
     """Another process holds the lock; the message names its host and process."""
 
 

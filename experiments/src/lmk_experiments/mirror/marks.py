@@ -44,12 +44,18 @@ class Marks:
             value = read_json(marks.file) or {}
         except ValueError:
             return marks
+        if not isinstance(value, dict):
+            return marks
         # A copied root has another path: on a shared store its runs are its own, not those of the original.
         if value.get("uri") != marks.store or (not own and value.get("root") != marks.root):
             return marks
-        marks.run_id = value["run_id"]
-        marks.curves = value["written"]["curves"]
-        marks.artifacts = value["written"]["artifacts"]
+        try:
+            run_id, written = value["run_id"], value["written"]
+            marks.curves, marks.artifacts = written["curves"], dict(written["artifacts"])
+        except (KeyError, TypeError, ValueError):
+            marks.forget()
+            return marks
+        marks.run_id = run_id
         return marks
 
     def save(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit, urlunsplit
 
+from lmk_experiments.errors import WorkFailed
 from lmk_experiments.mirror.lock import locked
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _ENVIRONMENT = {
 }
 
 
-class StoreError(RuntimeError):
+class StoreError(WorkFailed):
     """The store cannot be used; the message says why and what to do. The records are not touched."""
 
 
@@ -118,10 +119,13 @@ def quiet_mlflow() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def open_store(root: Path, uri: str | None = None) -> Store:
+def open_store(root: Path, uri: str | None = None, *, wait_seconds: float = 30.0) -> Store:
     """Open the store, creating or upgrading its database and creating the experiments where they are missing.
 
     An SQLite database is created under a file lock: several processes that open a fresh one at once break it.
+
+    Args:
+        wait_seconds: how long to wait for another process that is creating it.
 
     Raises:
         StoreError: it cannot be reached, upgraded or written.
@@ -133,7 +137,7 @@ def open_store(root: Path, uri: str | None = None) -> Store:
     if file is None:
         return _open(root, chosen)
     try:
-        with locked(file.with_name(f"{file.name}.lock")):
+        with locked(file.with_name(f"{file.name}.lock"), wait_seconds=wait_seconds):
             return _open(root, chosen)
     except OSError as error:
         raise StoreError(f"cannot write beside {file}: {error}; LMK_STORE puts the database elsewhere") from error

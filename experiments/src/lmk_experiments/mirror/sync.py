@@ -14,7 +14,7 @@ from lmk_experiments.mirror.read import active_run, runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, Status, Wanted, places, wanted
 from lmk_experiments.mirror.writer import Writer, digest
-from lmk_experiments.records import Cell, GridRecord, list_grids, load_grid
+from lmk_experiments.records import Cell, GridRecord, load_grid, load_grids
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -69,20 +69,23 @@ def sync(
         user: recorded with the runs that this call creates; the login name by default.
         table_text: makes the table of a grid, kept as artifact of its parent runs: ``table.md``, or the files it names.
         progress: told one line for every run that changed.
-        wait_seconds: how long to wait for another sync of this root.
+        wait_seconds: how long to wait for another sync of this root, and for another process that makes the store.
+
+    A grid whose record cannot be read, and that was not asked for by its name, is left out with a warning.
 
     Raises:
-        ValueError: no such grid was run here.
+        ValueError: no such grid was run here, or its record cannot be read.
         StoreError: the store cannot be used. What was not written is written by the next call.
         LockedError: another process still syncs this root.
     """
     root = root.resolve()
-    every = [load_grid(root, name) for name in list_grids(root)]
+    every, unreadable = load_grids(root)
     chosen = every if grids is None else [load_grid(root, name) for name in grids]
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
-            store = open_store(root, uri)
+            store = open_store(root, uri, wait_seconds=wait_seconds)
             work = _Sync(root, store, Writer(store, user or getpass.getuser()), progress or (lambda _: None))
+            work.writer.warnings += unreadable
             return work.run(every, chosen, table_text)
     except StoreError:
         raise

@@ -98,6 +98,7 @@ class Writer:
         if marks.curves is not None and marks.curves["read"] == read:
             return
         lines = wanted.cell.metrics()
+        self.warnings += wanted.cell.wrong_metrics()
         last: dict[str, int] = {}
         if marks.curves is not None:
             last.update(marks.curves["steps"])

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from lmk_experiments.records.shapes import RecordError, Shape, checked
+
 
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` through a temporary file in the same folder and one rename.
@@ -46,10 +48,24 @@ def read_json(path: Path) -> Any | None:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not valid JSON: not UTF-8 at byte {error.start}") from error
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+
+
+def read_record(path: Path, shape: Shape) -> dict[str, Any] | None:
+    """The object in ``path``, or ``None`` where there is no such file.
+
+    Raises:
+        ValueError: the file is there but holds no JSON (``RecordError``: not of this shape); the message names it.
+    """
+    value = read_json(path)
+    if value is None and not path.exists():
+        return None
+    return checked(value, shape, str(path))
 
 
 def append_line(path: Path, value: Any) -> None:
@@ -66,17 +82,30 @@ def append_line(path: Path, value: Any) -> None:
         stream.write(line.encode())
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a JSONL file; a line that a kill cut short is left out."""
+def scan_lines(path: Path, shape: Shape) -> tuple[list[dict[str, Any]], list[str]]:
+    """The lines of a JSONL file that have this shape, and what is wrong with others, each by file and line.
+
+    A line that a kill cut short is left out without a word.
+    """
     try:
         raw = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    values = []
-    for line in raw.split(b"\n"):
-        with contextlib.suppress(ValueError):
-            values.append(json.loads(line))
-    return [value for value in values if isinstance(value, dict)]
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    values: list[dict[str, Any]] = []
+    wrong: list[str] = []
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        try:
+            values.append(checked(json.loads(line), shape, f"{path}:{number}"))
+        except RecordError as error:
+            wrong.append(str(error))
+        except ValueError:
+            continue
+    return values, wrong
+
+
+def read_lines(path: Path, shape: Shape) -> list[dict[str, Any]]:
+    """The lines of a JSONL file that have this shape; others are left out."""
+    return scan_lines(path, shape)[0]
 
 
 def _umask() -> int:

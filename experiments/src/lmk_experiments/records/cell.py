@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
-from lmk_experiments.records.atomic import read_json, read_lines, write_json
-from lmk_experiments.records.claim import heartbeat, read_claim
+from lmk_experiments.records import shapes
+from lmk_experiments.records.atomic import append_line, read_lines, read_record, scan_lines, write_json
+from lmk_experiments.records.claim import checked_claim, heartbeat, read_claim
 from lmk_experiments.records.state import State
 
 Kind = Literal["pretraining", "training", "evaluation"]
 SCHEMA = 1
 _ID = re.compile(r"[0-9a-f]{12}")
+_NO_WORD = "stopped without a word: run it again to go on"
+_Read = TypeVar("_Read")
 
 
 class CellError(ValueError):
@@ -45,12 +50,16 @@ class Cell:
 
         Raises:
             CellError: there is none, or it belongs to another cell.
+            ValueError: it cannot be read; the message names the file and the key.
         """
-        record = read_json(self.folder / "cell.json")
+        record = read_record(self.folder / "cell.json", shapes.CELL)
         if record is None:
             raise CellError(f"{self.folder}: no cell.json here, so this is not the folder of a cell")
-        if record.get("id") != self.id:
-            raise CellError(f"{self.folder}/cell.json: id is {record.get('id')!r}, but the folder says {self.id!r}")
+        if record["id"] != self.id:
+            raise CellError(f"{self.folder}/cell.json: id is {record['id']!r}, but the folder says {self.id!r}")
+        if record["kind"] not in get_args(Kind):
+            valid = ", ".join(get_args(Kind))
+            raise CellError(f"{self.folder}/cell.json: kind is {record['kind']!r}; valid: {valid}")
         return record
 
     @property
@@ -64,47 +73,99 @@ class Cell:
         return self.record["config"]
 
     def done(self) -> dict[str, Any] | None:
-        """``DONE.json``, or ``None`` while the cell is not finished."""
-        return read_json(self.folder / "DONE.json")
+        """``DONE.json``, or ``None`` while the cell is not finished. One that cannot be read finishes nothing."""
+        try:
+            return self._done()
+        except ValueError:
+            return None
+
+    def _done(self) -> dict[str, Any] | None:
+        path = self.folder / "DONE.json"
+        found = read_record(path, shapes.DONE)
+        if found is not None:
+            self._check_result(found, path)
+        return found
+
+    def _check_result(self, result: dict[str, Any], path: Path) -> None:
+        if self.folder.parent.name == "evaluations":
+            scores = shapes.checked(result, shapes.SCORES, str(path))["scores"]
+            shapes.checked_values(scores, shapes.OBJECT, f"{path}: scores")
+            for task, values in scores.items():
+                shapes.checked_values(values, shapes.NUMBER, f"{path}: scores of {task}")
+
+    def put_aside(self) -> str:
+        """Move a ``DONE.json`` that cannot be read out of the way, so that the cell is worked on again.
+
+        Returns what was done, in words; nothing where there was nothing to do.
+        """
+        path = self.folder / "DONE.json"
+        try:
+            self._done()
+        except ValueError as error:
+            kept = path.with_name("DONE.json.unreadable")
+            path.replace(kept)
+            reason = _unreadable(path, error)
+            append_line(self.folder / "events.jsonl", {"time": time.time(), "event": "failed", "reason": reason})
+            return f"{self.folder}: {reason}; it is kept as {kept.name}, and the cell is done again"
+        return ""
 
     def events(self) -> list[dict[str, Any]]:
         """Everything that happened to this cell, oldest first."""
-        return read_lines(self.folder / "events.jsonl")
+        return read_lines(self.folder / "events.jsonl", shapes.EVENT)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The curves: ``{"step", "time", "values"}`` a line, one line a step; of a step run twice, the later line."""
         by_step: dict[int, dict[str, Any]] = {}
-        for line in read_lines(self.folder / "metrics.jsonl"):
+        for line in read_lines(self.folder / "metrics.jsonl", shapes.METRICS):
             kept = by_step.setdefault(line["step"], {"step": line["step"], "time": line["time"], "values": {}})
             kept["values"] = {**kept["values"], **line["values"]}
             kept["time"] = line["time"]
         return [by_step[step] for step in sorted(by_step)]
 
+    def wrong_metrics(self) -> list[str]:
+        """What is wrong with lines that ``metrics`` leaves out, each by file and line."""
+        return scan_lines(self.folder / "metrics.jsonl", shapes.METRICS)[1]
+
     def progress(self) -> dict[str, Any] | None:
-        """How far the cell is, as of its last word."""
-        return read_json(self.folder / "progress.json")
+        """How far the cell is, as of its last word; ``None`` where that cannot be read."""
+        try:
+            return read_record(self.folder / "progress.json", shapes.PROGRESS)
+        except (ValueError, OSError):
+            return None
 
     def state(self) -> State:
-        """The state as the records tell it (a scheduler's word is added elsewhere)."""
-        events = self.events()
+        """The state as the records tell it (a scheduler's word is added elsewhere).
+
+        A record that cannot be read is named in the reason, and breaks nothing.
+        """
+        events, wrong = scan_lines(self.folder / "events.jsonl", shapes.EVENT)
         attempts = sum(event["event"] == "attempt" for event in events)
-        if (self.folder / "DONE.json").exists():
-            return State("done", attempts=attempts)
-        claim = read_claim(self.folder / "claim.json")
+        said = _short(self.folder, wrong[0]) if wrong else ""
+        done, unreadable = _tried("DONE.json", self._done, self.folder)
+        if done is not None:
+            return State("done", said, attempts=attempts)
+        claim, no_claim = _tried("claim.json", lambda: checked_claim(self.folder / "claim.json"), self.folder)
         if claim is not None and claim.alive(heartbeat(self.folder)):
-            now = self.progress() or {}
-            left = now.get("seconds_left")
-            if left is not None:
-                left = max(0.0, left - (time.time() - now["time"]))
-            return State(
-                "running", "", now.get("done", 0), now.get("total", 0), now.get("unit", "step"), left, attempts
-            )
-        if not attempts:
-            return State("planned")
-        last = events[-1]
-        if last["event"] == "failed":
-            return State("failed", last.get("reason", "error"), attempts=attempts)
-        return State("failed", "stopped without a word: run it again to go on", attempts=attempts)
+            return self._running(attempts, said)
+        _, no_cell = _tried("cell.json", lambda: self.record, self.folder)
+        if (self.folder / "cell.json").exists():
+            unreadable = unreadable or no_cell
+        if unreadable:
+            return State("failed", unreadable, attempts=attempts)
+        if not events and not wrong:
+            return State("planned", no_claim)
+        own = str(events[-1].get("reason", "error")) if events and events[-1]["event"] == "failed" else ""
+        reasons = [reason for reason in (own, said, no_claim) if reason]
+        return State("failed", "; ".join(reasons) or _NO_WORD, attempts=attempts)
+
+    def _running(self, attempts: int, said: str) -> State:
+        path = self.folder / "progress.json"
+        now, unreadable = _tried(path.name, lambda: read_record(path, shapes.PROGRESS), self.folder)
+        if now is None:
+            return State("running", unreadable or said, attempts=attempts)
+        left = now.get("seconds_left")
+        left = max(0.0, left - (time.time() - now["time"])) if isinstance(left, int | float) else None
+        return State("running", said, now["done"], now["total"], str(now.get("unit", "step")), left, attempts)
 
     def create(self, kind: Kind, config: dict[str, Any]) -> Cell:
         """Write ``cell.json``.
@@ -114,10 +175,10 @@ class Cell:
         """
         path = self.folder / "cell.json"
         try:
-            known = read_json(path)
+            known = read_record(path, shapes.CELL)
         except ValueError:
             known = None  # damaged: the configuration at hand has the same identity, and so replaces it
-        if known is not None and (known.get("config") == config or self._settled()):
+        if known is not None and known["id"] == self.id and (known["config"] == config or self._settled()):
             return self
         created = (known or {}).get("created") or datetime.now(UTC).isoformat(timespec="seconds")
         write_json(path, {"schema": SCHEMA, "kind": kind, "id": self.id, "created": created, "config": config})
@@ -126,16 +187,22 @@ class Cell:
 
     def _settled(self) -> bool:
         """Whether the cell's configuration is in use or was used: it must not change any more."""
-        if (self.folder / "DONE.json").exists():
+        if self.done() is not None:
             return True
         claim = read_claim(self.folder / "claim.json")
         return claim is not None and claim.alive(heartbeat(self.folder))
 
     def finish(self, seconds: float, **result: Any) -> None:
-        """Write ``DONE.json``: the last act of a cell."""
+        """Write ``DONE.json``: the last act of a cell.
+
+        Raises:
+            ValueError: the result is none: an evaluation without scores, or a value that JSON does not hold.
+        """
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         record = {"schema": SCHEMA, "kind": self.kind, "id": self.id, "finished": finished, "seconds": seconds}
-        write_json(self.folder / "DONE.json", {**record, **result})
+        path = self.folder / "DONE.json"
+        self._check_result(result, path)
+        write_json(path, {**record, **result})
 
 
 def pretraining_cell(root: Path, identity: str) -> Cell:
@@ -153,7 +220,30 @@ def evaluation_cell(root: Path, identity: str) -> Cell:
     return Cell(root / "evaluations" / _checked(identity))
 
 
+def is_identity(text: str) -> bool:
+    """Whether ``text`` can be a cell's identity: 12 hex digits."""
+    return _ID.fullmatch(text) is not None
+
+
+def _tried(name: str, read: Callable[[], _Read | None], folder: Path) -> tuple[_Read | None, str]:
+    """What was read, or nothing and why it cannot be read."""
+    try:
+        return read(), ""
+    except (ValueError, OSError) as error:
+        return None, _unreadable(folder / name, error)
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    reason = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{path}:").strip()
+    return f"{path.name} cannot be read: {reason}"
+
+
+def _short(folder: Path, text: str) -> str:
+    """``text`` without the folder's path, which is shown beside it."""
+    return text.replace(f"{folder}{os.sep}", "")
+
+
 def _checked(identity: str) -> str:
-    if not _ID.fullmatch(identity):
+    if not is_identity(identity):
         raise CellError(f"{identity!r} is not a cell's identity: 12 hex digits are")
     return identity

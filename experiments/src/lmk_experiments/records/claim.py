@@ -17,11 +17,12 @@ import uuid
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from lmk_experiments.records.atomic import read_json, write_json
+from lmk_experiments.errors import WorkFailed
+from lmk_experiments.records.atomic import read_record, write_json
+from lmk_experiments.records.shapes import CLAIM, RecordError
 
 try:
     import fcntl
@@ -35,11 +36,11 @@ BEAT_SECONDS = 60.0
 FILE = "claim.json"
 
 
-class ClaimedElsewhere(RuntimeError):
+class ClaimedElsewhere(WorkFailed):
     """Somebody else is at work on this cell."""
 
 
-class ClaimLost(RuntimeError):
+class ClaimLost(WorkFailed):
     """Somebody took this claim over, because its holder gave no sign of life."""
 
 
@@ -68,11 +69,23 @@ class Claim:
 def read_claim(path: Path) -> Claim | None:
     """The claim in ``path``, or ``None`` where there is none that can be read."""
     try:
-        value: Any = read_json(path)
-        host, pid, started = str(value["host"]), int(value["pid"]), float(value["started"])
-        return Claim(host, pid, started, str(value["token"]), value.get("job"))
-    except (ValueError, TypeError, KeyError):
+        return checked_claim(path)
+    except ValueError:
         return None
+
+
+def checked_claim(path: Path) -> Claim | None:
+    """The claim in ``path``, or ``None`` where there is none.
+
+    Raises:
+        ValueError: it cannot be read; the message names the file and the key.
+    """
+    value = read_record(path, CLAIM)
+    if value is None:
+        return None
+    if not 0 < value["pid"] < 2**31:
+        raise RecordError(f"{path}: key 'pid' is {value['pid']}; expected the number of a process")
+    return Claim(value["host"], value["pid"], value["started"], value["token"], value.get("job"))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmk_experiments.records.atomic import read_json, write_json
+from lmk_experiments.records.atomic import read_record, write_json
+from lmk_experiments.records.cell import is_identity
+from lmk_experiments.records.shapes import FLAG, LIST, OBJECT, TEXT, WHOLE, RecordError, Shape, checked, checked_values
+
+_GRID: Shape = {"grid": TEXT, "title": TEXT, "trainings": LIST, "rows": LIST}
+_TRAINING: Shape = {"id": TEXT, "row": TEXT, "seed": WHOLE}
+_ROW: Shape = {
+    "row": TEXT, "seed": WHOLE, "training": TEXT, "pooling": OBJECT, "baseline": FLAG, "evaluations": OBJECT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,10 +61,12 @@ def load_grid(root: Path, name: str) -> GridRecord:
     """The recorded plan of grid ``name`` under ``root``.
 
     Raises:
-        ValueError: this root holds no such grid; the message lists those that are there.
+        ValueError: this root holds no such grid; the message lists those that are there. Or its file cannot be read;
+            the message names file and key.
     """
     known = list_grids(root)
-    value = read_json(root / "grids" / name / "grid.json") if name in known else None
+    path = root / "grids" / name / "grid.json"
+    value = read_record(path, _GRID) if name in known else None
     if value is None:
         held = f"it holds: {', '.join(known)}" if known else "it holds none yet: `lmk run GRID` starts one"
         raise ValueError(f"no grid {name!r} was run under {root}; {held}")
@@ -65,11 +75,36 @@ def load_grid(root: Path, name: str) -> GridRecord:
         title=value["title"],
         table=value.get("table"),
         source=value.get("source", ""),
-        trainings=[TrainingRecord(**training) for training in value["trainings"]],
-        rows=[RowRecord(**row) for row in value["rows"]],
+        trainings=[
+            TrainingRecord(**_part(one, _TRAINING, f"{path}: trainings[{index}]"))
+            for index, one in enumerate(value["trainings"])
+        ],
+        rows=[RowRecord(**_part(one, _ROW, f"{path}: rows[{index}]")) for index, one in enumerate(value["rows"])],
     )
+
+
+def load_grids(root: Path) -> tuple[list[GridRecord], list[str]]:
+    """Every recorded grid under ``root`` that can be read, and why others cannot, each by its file."""
+    found: list[GridRecord] = []
+    unreadable: list[str] = []
+    for name in list_grids(root):
+        try:
+            found.append(load_grid(root, name))
+        except ValueError as error:
+            unreadable.append(f"grid {name} is left out: {error}")
+    return found, unreadable
 
 
 def list_grids(root: Path) -> list[str]:
     """The grids that were run under ``root``, sorted."""
     return sorted(path.parent.name for path in (root / "grids").glob("*/grid.json"))
+
+
+def _part(value: Any, shape: Shape, place: str) -> dict[str, Any]:
+    """The keys of ``shape`` alone: what a later version has added is left out."""
+    part = {key: checked(value, shape, place)[key] for key in shape}
+    checked_values(part.get("evaluations", {}), TEXT, f"{place}.evaluations")
+    for identity in (part.get("id"), part.get("training"), *part.get("evaluations", {}).values()):
+        if identity is not None and not is_identity(identity):
+            raise RecordError(f"{place}: {identity!r} is not a cell's identity: 12 hex digits are")
+    return part

@@ -8,8 +8,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from lmk_experiments.records.atomic import append_line, read_lines
+from lmk_experiments.records.shapes import NUMBER, TEXT, Shape
 
 FILE = "jobs.jsonl"
+_SHAPE: Shape = {
+    "id": TEXT, "name": TEXT, "job": TEXT, "log": TEXT, "time": NUMBER, "profile": TEXT, "user": TEXT, "host": TEXT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +32,8 @@ class JobNote:
     profile: str
     user: str
     host: str
-    commit: str | None
-    code: str | None
+    commit: str | None = None
+    code: str | None = None
     """The copy of the code that it runs with."""
 
 
@@ -39,9 +43,9 @@ def note_job(folder: Path, note: JobNote) -> None:
 
 
 def last_job(folder: Path) -> JobNote | None:
-    """The job that the cell in ``folder`` was last handed to, or ``None``."""
+    """The job that the cell in ``folder`` was last handed to, or ``None``; a line of another shape names none."""
     known = {field.name for field in fields(JobNote)}
-    lines = read_lines(folder / FILE)
+    lines = read_lines(folder / FILE, _SHAPE)
     return JobNote(**{key: value for key, value in lines[-1].items() if key in known}) if lines else None
 
 

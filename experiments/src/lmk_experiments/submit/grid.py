@@ -113,7 +113,7 @@ def cells_of(job: Job) -> list[Cell]:
 
 def _sightings(jobs: Sequence[Job]) -> dict[Path, tuple[JobNote, Sighting]]:
     """For each unfinished cell that was submitted before: its job, and what the scheduler says of it now."""
-    cells = [cell for job in jobs for cell in cells_of(job) if not (cell.folder / "DONE.json").exists()]
+    cells = [cell for job in jobs for cell in cells_of(job) if cell.done() is None]
     notes = {cell.folder: note for cell in cells if (note := last_job(cell.folder)) is not None}
     seen = look([Ticket(note.id, note.name) for note in notes.values()])
     return {folder: (note, seen[note.id]) for folder, note in notes.items()}
@@ -124,7 +124,7 @@ def _split(job: Job, seen: dict[Path, tuple[JobNote, Sighting]]) -> tuple[list[C
     todo: list[Cell] = []
     running: dict[str, None] = {}
     for cell in cells_of(job):
-        if (cell.folder / "DONE.json").exists():
+        if cell.done() is not None:
             continue
         note, sighting = seen.get(cell.folder, (None, None))
         if note is None or sighting is None or sighting.phase is Phase.ENDED or sighting.state == "GONE":

@@ -81,7 +81,7 @@ def grid_states(record: GridRecord, root: Path) -> GridStates:
     jobs = {
         cell.folder: job
         for cell, *_ in listed
-        if not (cell.folder / "DONE.json").exists() and (job := last_job(cell.folder)) is not None
+        if cell.state().name != "done" and (job := last_job(cell.folder)) is not None
     }
     warning = ""
     seen: Mapping[str, Sighting] = {}
@@ -118,6 +118,8 @@ def cell_state(cell: Cell, job: JobNote, sighting: Sighting | None) -> State:
             return State("queued", "its job runs, and has not come to it yet", attempts=attempts)
         case Phase.RUNNING:
             return replace(known, name="running", reason="ending") if known.name == "failed" else known
+        case Phase.ENDED if (cell.folder / "DONE.json").exists():  # and still not done: it cannot be read
+            return known
         case Phase.ENDED:
             return State("failed", _why(cell, job, sighting), attempts=attempts)
     if sighting.state == "GONE":
@@ -169,8 +171,8 @@ def _last_value(path: Path, name: str) -> float | None:
     for line in reversed(lines):
         try:
             values = json.loads(line)["values"]
+            if name in values:
+                return float(values[name])
         except (ValueError, KeyError, TypeError):
             continue
-        if name in values:
-            return float(values[name])
     return None

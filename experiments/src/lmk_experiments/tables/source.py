@@ -89,11 +89,13 @@ def _suites(root: Path, grid: GridRecord, done: dict[str, Scores]) -> tuple[dict
         for suite, identity in row.evaluations.items():
             if suite in titles:
                 continue
-            cell = evaluation_cell(root, identity)
-            if (cell.folder / "cell.json").exists():
-                config = cell.config["suite"]
-                titles[suite] = config.get("title") or suite
-                tasks[suite] = [task["name"] for task in config.get("tasks", ())]
+            try:
+                config = evaluation_cell(root, identity).config["suite"]
+                names = [str(task["name"]) for task in config.get("tasks", ())]
+                titles[suite] = str(config.get("title") or suite)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue  # not made yet, or not readable: another evaluation on this suite, or the scores, may tell
+            tasks[suite] = names
     for row in grid.rows:
         for suite, identity in row.evaluations.items():
             known = tasks.setdefault(suite, [])

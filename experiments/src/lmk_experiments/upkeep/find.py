@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lmk_experiments.configs import explain
-from lmk_experiments.records import Cell, RowRecord, evaluation_cell, list_grids, load_grid, training_cell
+from lmk_experiments.records import Cell, RowRecord, evaluation_cell, list_grids, load_grid, load_grids, training_cell
 
 _ID = re.compile(r"[0-9a-f]{4,12}")
 
@@ -54,7 +54,7 @@ def find_side(root: Path, typed: str, seed: int | None = None) -> Side:
     if cells:
         return _cell_side(cells[0])
     prefix = "{}/" if "/" in typed else ""
-    known = [f"{prefix.format(grid)}{row.row}" for grid in list_grids(root) for row in load_grid(root, grid).rows]
+    known = [f"{prefix.format(grid.name)}{row.row}" for grid in load_grids(root)[0] for row in grid.rows]
     of_seed = "" if seed is None else f" with seed {seed}"
     raise ValueError(f"no row{of_seed} and no cell {typed!r} under {root}; {explain(typed, dict.fromkeys(known))}")
 
@@ -63,10 +63,12 @@ def _rows(root: Path, typed: str, seed: int | None) -> list[tuple[str, RowRecord
     """The row in each grid that has it, with the seed that was asked for."""
     grid, _, name = typed.rpartition("/")
     found = []
-    for held in list_grids(root):
-        if grid in ("", held):
-            rows = [row for row in load_grid(root, held).rows if row.row == name and seed in (None, row.seed)]
-            found += [(held, row) for row in rows[:1]]
+    if grid and grid in list_grids(root):
+        load_grid(root, grid)  # where it cannot be read, that is the answer
+    for held in load_grids(root)[0]:
+        if grid in ("", held.name):
+            rows = [row for row in held.rows if row.row == name and seed in (None, row.seed)]
+            found += [(held.name, row) for row in rows[:1]]
     return found
 
 
