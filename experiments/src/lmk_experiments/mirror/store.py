@@ -29,6 +29,7 @@ _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     # The defaults hold a caller for four minutes when a server is down; the records lose nothing by giving up.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
@@ -109,7 +110,7 @@ def database_file(uri: str) -> Path | None:
 
 
 def quiet_mlflow() -> None:
-    """Import MLflow without its telemetry, its chatter and its minutes of retries.
+    """Import MLflow without its telemetry, its chatter, its progress bars and its minutes of retries.
 
     What the user has set in the environment stays.
     """
