@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -66,6 +67,7 @@ def _answers(url: str) -> bool:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_ui_alone_ends_the_server_and_its_workers(tmp_path, free_port, number):
     command = [*_LMK, "ui", "--root", str(tmp_path), "--port", str(free_port)]
+    servers: list[int] = []
     # As in a shell's background, where SIGINT is ignored.
     with subprocess.Popen(
         command,
@@ -88,8 +90,9 @@ def test_a_signal_to_the_ui_alone_ends_the_server_and_its_workers(tmp_path, free
             assert "Traceback" not in said
         finally:
             ui.kill()
-            for pid in [] if ui.returncode == 0 else _group(ui.pid):
-                os.kill(pid, signal.SIGKILL)
+            for pid in servers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def test_a_server_that_does_not_listen_is_killed_with_its_workers(tmp_path):

@@ -81,7 +81,7 @@ def mend(file: Path, artifacts: Path) -> str | None:
         _disconnect(file)
     return (
         f"{file} was left half-made by a sync that was cut short, and MLflow cannot mend it ({reason}): "
-        f"it was moved to {kept.name}, and `lmk sync` writes a new one from the records"
+        f"it was moved to {kept.name}, and `lmk sync` fills a new one from the records"
     )
 
 
