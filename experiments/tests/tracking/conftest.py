@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,13 @@ def root(tmp_path) -> Root:
 @pytest.fixture
 def make_root(tmp_path) -> Callable[[str], Root]:
     return lambda name: Root(tmp_path / name)
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @pytest.fixture

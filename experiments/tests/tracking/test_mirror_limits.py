@@ -28,6 +28,16 @@ def test_more_scores_than_metrics_come_back_too(root, uri):
     assert read_scores(root.path, grid, uri=uri) == {f"{11:012x}": many}
 
 
+def test_reading_scores_says_nothing(root, uri, capfd):
+    many = {f"task{n}": {"main_score": n / 7, "z": n / 3, "ndcg_at_10": n / 11} for n in range(40)}
+    training = root.train(1)
+    grid = root.grid("wide", [("cls", 0, training, {"tiny": root.evaluate(11, training, many)})])
+    sync(root.path, uri=uri)
+    capfd.readouterr()
+    assert read_scores(root.path, grid, uri=uri) == {f"{11:012x}": many}
+    assert capfd.readouterr() == ("", "")
+
+
 def test_large_configs_fit_and_stay_whole_in_the_artifact(root, uri):
     config = {"section": {f"key{n}": n for n in range(300)}, "long": "x" * 7000, "empty": ""}
     training = root.train(1, config=config)

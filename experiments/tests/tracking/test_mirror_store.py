@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -14,6 +15,7 @@ import pytest
 
 from lmk_experiments.mirror import LockedError, PortInUseError, StoreError, open_store, sync, tracking_uri, ui_command
 from lmk_experiments.mirror.lock import locked
+from lmk_experiments.records.claim import STALE_SECONDS
 
 
 def test_the_address_is_the_argument_then_ours_then_mlflows_then_the_roots(tmp_path, monkeypatch):
@@ -100,13 +102,53 @@ def test_a_lock_is_named_while_it_is_held_and_free_when_its_process_is_killed(tm
     assert path.read_text() == ""
 
 
-def test_a_lock_of_another_host_is_respected(tmp_path):
+_ELSEWHERE = '{"host": "elsewhere", "pid": 7, "since": "then"}'
+
+
+def test_a_lock_of_another_host_is_respected_while_it_is_touched(tmp_path):
     path = tmp_path / "a.lock"
-    path.write_text('{"host": "elsewhere", "pid": 7, "since": "then"}')
-    named = f"process 7 on elsewhere since then; if that process is gone, delete {path}"
+    path.write_text(_ELSEWHERE)
+    os.utime(path, (time.time() - STALE_SECONDS + 100,) * 2)
+    named = (
+        r"process 7 on elsewhere since then; if that process is gone, the lock is free in (100|9\d) seconds, "
+        f"or at once when you delete {path}"
+    )
     with pytest.raises(LockedError, match=named), locked(path, wait_seconds=0):
         pass
-    assert "elsewhere" in path.read_text()
+    assert path.read_text() == _ELSEWHERE
+
+
+def test_a_lock_of_another_host_that_gives_no_sign_of_life_is_taken_over(tmp_path):
+    path = tmp_path / "a.lock"
+    path.write_text(_ELSEWHERE)
+    os.utime(path, (time.time() - STALE_SECONDS - 1,) * 2)
+    with locked(path, wait_seconds=0):
+        assert json.loads(path.read_text())["host"] == socket.gethostname()
+    assert path.read_text() == ""
+
+
+def test_a_holder_touches_its_lock_while_it_works(tmp_path, monkeypatch):
+    monkeypatch.setattr("lmk_experiments.mirror.lock.BEAT_SECONDS", 0.01)
+    path = tmp_path / "a.lock"
+    with locked(path):
+        os.utime(path, (1000, 1000))
+        deadline = time.monotonic() + 30
+        while path.stat().st_mtime < 2000 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert path.stat().st_mtime > 2000
+    assert "lock" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_lock_that_was_taken_over_is_left_to_its_new_holder(tmp_path, monkeypatch):
+    monkeypatch.setattr("lmk_experiments.mirror.lock.BEAT_SECONDS", 0.01)
+    path = tmp_path / "a.lock"
+    with locked(path):
+        path.write_text(_ELSEWHERE)
+        time.sleep(0.05)
+        os.utime(path, (1000, 1000))
+        time.sleep(0.05)
+        assert path.stat().st_mtime == 1000
+    assert path.read_text() == _ELSEWHERE
 
 
 def test_two_syncs_at_once_do_not_mix(two_rows, uri):
@@ -115,17 +157,10 @@ def test_two_syncs_at_once_do_not_mix(two_rows, uri):
     assert sync(two_rows.path, uri=uri).created == 5
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_the_ui_shows_the_tree_and_the_table(two_rows, uri):
+def test_the_ui_shows_the_tree_and_the_table(two_rows, uri, free_port):
     sync(two_rows.path, uri=uri, table_text=lambda grid: "| the table |")
-    port = _free_port()
-    command = ui_command(two_rows.path, uri=uri, port=port)
-    assert command.url == f"http://127.0.0.1:{port}"
+    command = ui_command(two_rows.path, uri=uri, port=free_port)
+    assert command.url == f"http://127.0.0.1:{free_port}"
     server = subprocess.Popen(
         command.argv, env=command.env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True
     )

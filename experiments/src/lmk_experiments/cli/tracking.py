@@ -44,27 +44,19 @@ def ui(
     root: RootOption = DEFAULT_ROOT,
     store: StoreOption = None,
     host: Annotated[str, typer.Option(help="127.0.0.1 serves this machine only.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on.")] = 5000,
+    port: Annotated[int, typer.Option(help="The port to listen on, 1 to 65535.")] = 5000,
 ) -> None:
     """Show the runs of this root in the MLflow UI, until interrupted."""
-    import signal
-    import subprocess
-
-    from lmk_experiments.mirror import ui_command
+    from lmk_experiments.mirror import serve, ui_command
 
     command = ui_command(real_root(root), uri=store, host=host, port=port)
     if not command.argv:
         typer.echo(f"the store is a server that runs already: {command.url}")
         return
+    for warning in command.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"MLflow answers at {command.url} in some seconds; Ctrl-C ends it")
-    # Whoever ends this command, by Ctrl-C or by a signal, ends the server too: it would hold the port.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with subprocess.Popen(command.argv, env=command.env) as server:  # noqa: S603 - a list, and no shell
-        try:
-            raise typer.Exit(server.wait())
-        except KeyboardInterrupt:
-            server.terminate()
-            server.wait()
+    raise typer.Exit(serve(command))
 
 
 def sync_quietly(root: Path, grids: list[str], *, wait_seconds: float = 5.0) -> None:

@@ -4,7 +4,7 @@ from lmk_experiments.mirror.lock import LockedError
 from lmk_experiments.mirror.read import read_scores
 from lmk_experiments.mirror.store import StoreError, default_uri, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.sync import SyncReport, sync
-from lmk_experiments.mirror.ui import PortInUseError, UiCommand, ui_command
+from lmk_experiments.mirror.ui import PortInUseError, UiCommand, serve, ui_command
 
 __all__ = [
     "LockedError",
@@ -15,6 +15,7 @@ __all__ = [
     "default_uri",
     "open_store",
     "read_scores",
+    "serve",
     "sync",
     "tracking_uri",
     "ui_command",

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Generator
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from lmk_experiments.errors import WorkFailed
+from lmk_experiments.records.claim import BEAT_SECONDS, STALE_SECONDS
 
 _POLL_SECONDS = 0.1
 
@@ -29,7 +31,8 @@ def locked(path: Path, *, wait_seconds: float = 30.0) -> Generator[None]:
 
     The kernel's lock on the open file decides among the processes of one machine, so a lock of a dead local process is
     free at once. Between machines that lock may not reach (some network file systems keep it to themselves), so the
-    file's text counts there: a lock that names another host stands until that process empties it.
+    file's text counts there: a lock that names another host stands until that process empties it, or has not touched
+    it for ``STALE_SECONDS``. A holder touches its lock every ``BEAT_SECONDS``, as a cell's claimant does.
 
     Raises:
         LockedError: it is still held after ``wait_seconds``.
@@ -37,37 +40,63 @@ def locked(path: Path, *, wait_seconds: float = 30.0) -> Generator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_seconds
     with path.open("a+", encoding="utf-8") as stream:
-        while not _take(stream):
+        while (mine := _take(stream)) is None:
             if time.monotonic() >= deadline:
                 raise LockedError(_who(path, stream))
             time.sleep(_POLL_SECONDS)
+        stop = threading.Event()
+        beat = threading.Thread(target=_beat, args=(stream.fileno(), mine, stop), name="lock", daemon=True)
+        beat.start()
         try:
             yield
         finally:
-            stream.truncate(0)
-            stream.flush()
+            stop.set()
+            beat.join()
+            # Whoever took it over while we gave no sign of life (a laptop that slept) holds it now.
+            if _text(stream.fileno()) == mine:
+                stream.truncate(0)
+                stream.flush()
 
 
-def _take(stream: TextIO) -> bool:
-    """Try once to take the lock and to write our name into the file."""
+def _take(stream: TextIO) -> str | None:
+    """Try once to take the lock. Returns what was written into the file, or ``None`` where it is held."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
+        return None
     except OSError as error:
         # A file system without locks: the text alone has to do.
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
         if _alive(_holder(stream)):
-            return False
-    if _holder(stream).get("host", socket.gethostname()) != socket.gethostname():
-        fcntl.flock(stream, fcntl.LOCK_UN)
-        return False
+            return None
+    elsewhere = _holder(stream).get("host", socket.gethostname()) != socket.gethostname()
+    if elsewhere and _silent_seconds(stream) < STALE_SECONDS:
+        with contextlib.suppress(OSError):
+            fcntl.flock(stream, fcntl.LOCK_UN)
+        return None
     now = datetime.now(UTC).isoformat(timespec="seconds")
+    mine = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": now})
     stream.truncate(0)
-    stream.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": now}))
+    stream.write(mine)
     stream.flush()
-    return True
+    return mine
+
+
+def _beat(descriptor: int, mine: str, stop: threading.Event) -> None:
+    """Touch the lock until told to stop, or until it is somebody else's."""
+    while not stop.wait(BEAT_SECONDS) and _text(descriptor) == mine:
+        with contextlib.suppress(OSError):
+            os.utime(descriptor)
+
+
+def _text(descriptor: int) -> str:
+    return os.pread(descriptor, 4096, 0).decode("utf-8", "replace")
+
+
+def _silent_seconds(stream: TextIO) -> float:
+    """How long ago the holder touched the lock."""
+    return time.time() - os.fstat(stream.fileno()).st_mtime
 
 
 def _holder(stream: TextIO) -> dict[str, str]:
@@ -89,5 +118,8 @@ def _alive(holder: dict[str, str]) -> bool:
 def _who(path: Path, stream: TextIO) -> str:
     holder = _holder(stream)
     who = f"process {holder.get('pid', '?')} on {holder.get('host', 'an unknown host')}"
-    hint = "" if holder.get("host") == socket.gethostname() else f"; if that process is gone, delete {path}"
+    hint = ""
+    if holder.get("host") != socket.gethostname():
+        left = max(0.0, STALE_SECONDS - _silent_seconds(stream))
+        hint = f"; if that process is gone, the lock is free in {left:.0f} seconds, or at once when you delete {path}"
     return f"{path} is held by {who} since {holder.get('since', '?')}{hint}"

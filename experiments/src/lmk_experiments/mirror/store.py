@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from lmk_experiments.errors import WorkFailed
+from lmk_experiments.mirror.database import create, is_empty, mend
 from lmk_experiments.mirror.lock import locked
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     # The defaults hold a caller for four minutes when a server is down; the records lose nothing by giving up.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
@@ -48,12 +50,14 @@ class Store:
         address: the same without credentials.
         client: MLflow's client for it.
         experiments: the experiment's id for each kind of cell.
+        warnings: what had to be done to open it.
     """
 
     uri: str
     address: str
     client: MlflowClient
     experiments: Mapping[Kind, str]
+    warnings: tuple[str, ...] = ()
 
 
 def default_uri(root: Path) -> str:
@@ -107,7 +111,7 @@ def database_file(uri: str) -> Path | None:
 
 
 def quiet_mlflow() -> None:
-    """Import MLflow without its telemetry, its chatter and its minutes of retries.
+    """Import MLflow without its telemetry, its chatter, its progress bars and its minutes of retries.
 
     What the user has set in the environment stays.
     """
@@ -122,7 +126,8 @@ def quiet_mlflow() -> None:
 def open_store(root: Path, uri: str | None = None, *, wait_seconds: float = 30.0) -> Store:
     """Open the store, creating or upgrading its database and creating the experiments where they are missing.
 
-    An SQLite database is created under a file lock: several processes that open a fresh one at once break it.
+    An SQLite database is created under a file lock: several processes that open a fresh one at once break it. The
+    root's own one is made anew where its migration was cut short; the store's ``warnings`` say so.
 
     Args:
         wait_seconds: how long to wait for another process that is creating it.
@@ -149,6 +154,7 @@ def _open(root: Path, uri: str) -> Store:
 
     address = without_credentials(uri)
     try:
+        warnings = _ready(root, uri)
         try:
             client = MlflowClient(uri)
             client.search_experiments(max_results=1)
@@ -158,7 +164,8 @@ def _open(root: Path, uri: str) -> Store:
             _upgrade(uri)
             client = MlflowClient(uri)
         artifacts = artifact_root(root, uri)
-        return Store(uri, address, client, {kind: _experiment(client, EXPERIMENTS[kind], artifacts) for kind in KINDS})
+        experiments = {kind: _experiment(client, EXPERIMENTS[kind], artifacts) for kind in KINDS}
+        return Store(uri, address, client, experiments, warnings)
     except StoreError:
         raise
     except Exception as error:  # every driver has its own errors, and all mean the same here
@@ -168,6 +175,19 @@ def _open(root: Path, uri: str) -> Store:
             "`lmk sync` fills the gap later. Start the server, or point LMK_STORE at another store, or unset it "
             "for the root's own database"
         ) from error
+
+
+def _ready(root: Path, uri: str) -> tuple[str, ...]:
+    """See that an SQLite file is there and whole, and say what had to be done; only the root's own one is mended."""
+    file, artifacts = database_file(uri), artifact_root(root, uri)
+    if file is None or artifacts is None:
+        return ()
+    own = uri == default_uri(root)
+    if is_empty(file) if own else not file.exists():
+        create(file, artifacts)
+    elif own and (done := mend(file, artifacts)) is not None:
+        return (done,)
+    return ()
 
 
 def _upgrade(uri: str) -> None:

@@ -128,7 +128,7 @@ class _Sync:
                 self._finish_parent(parent, [cell for cell in members if cell is None or cell.place.kind == kind])
             if table_text is not None:
                 self._table(grid, list(parents[grid.name].values()), table_text)
-        self.report.writes, self.report.warnings = self.writer.writes, self.writer.warnings
+        self.report.writes, self.report.warnings = self.writer.writes, [*self.store.warnings, *self.writer.warnings]
         return self.report
 
     def _wanted(self, place: Place) -> Wanted | None:

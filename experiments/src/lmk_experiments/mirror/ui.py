@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
+import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +19,11 @@ _ENVIRONMENT = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
+
+
+_GRACE_SECONDS = 5.0
+"""How long the server may take to end before it is killed: an open browser keeps it from ending by itself."""
+_PORTS = range(1, 65536)
 
 
 class PortInUseError(ValueError):
@@ -29,11 +38,13 @@ class UiCommand:
         url: where the browser finds it.
         argv: the server to start, empty where the store is a server that runs already.
         env: the environment to start it in.
+        warnings: what had to be done to open the store.
     """
 
     url: str
     argv: list[str]
     env: dict[str, str]
+    warnings: tuple[str, ...] = ()
 
 
 def ui_command(root: Path, *, uri: str | None = None, host: str = "127.0.0.1", port: int = 5000) -> UiCommand:
@@ -42,6 +53,7 @@ def ui_command(root: Path, *, uri: str | None = None, host: str = "127.0.0.1", p
     The database is created or upgraded first, so that the server and a running sync never race for it.
 
     Raises:
+        ValueError: ``port`` is no port.
         PortInUseError: ``port`` is taken.
         StoreError: the store cannot be used.
     """
@@ -49,7 +61,7 @@ def ui_command(root: Path, *, uri: str | None = None, host: str = "127.0.0.1", p
     if chosen.startswith("http"):
         return UiCommand(chosen, [], {})
     _check_free(host, port)
-    open_store(root, chosen)
+    warnings = open_store(root, chosen).warnings
     artifacts = artifact_root(root, chosen)
     assert artifacts is not None, "only a server chooses the place of artifacts itself"
     options = {
@@ -62,10 +74,58 @@ def ui_command(root: Path, *, uri: str | None = None, host: str = "127.0.0.1", p
     argv = [sys.executable, "-m", "mlflow", "server", *(word for option in options.items() for word in option)]
     # Not an argument: an address with a password must not show in the list of processes.
     store = {"MLFLOW_BACKEND_STORE_URI": chosen}
-    return UiCommand(f"http://{host}:{port}", argv, {**os.environ, **_ENVIRONMENT, **store})
+    return UiCommand(f"http://{host}:{port}", argv, {**os.environ, **_ENVIRONMENT, **store}, warnings)
+
+
+def serve(command: UiCommand, *, grace_seconds: float = _GRACE_SECONDS) -> int:
+    """Run the server until it ends, or until this process is told to: by Ctrl-C, SIGINT, SIGTERM or a closed terminal.
+
+    The server has a process group of its own. So Ctrl-C reaches this process alone, and whoever ends this process ends
+    the server with all of its workers, which would hold the port. A second signal kills them at once.
+
+    Returns:
+        The server's exit code; 0 where it was ended from here.
+    """
+    # Also where SIGINT was ignored, as in a shell's background: a signal to this process alone must end it.
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    server = None
+    try:
+        server = subprocess.Popen(command.argv, env=command.env, start_new_session=True)  # noqa: S603 - no shell
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        if server is not None:
+            _end_group(server, grace_seconds)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_group(server: subprocess.Popen[bytes], grace_seconds: float) -> None:
+    """End every process of the server's group: asked first, killed after ``grace_seconds`` or when interrupted."""
+    try:
+        os.killpg(server.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_seconds
+        while time.monotonic() < deadline:
+            # Gone only when its workers are, too; the server itself has to be waited for.
+            server.poll()
+            os.killpg(server.pid, 0)
+            time.sleep(0.05)
+    except ProcessLookupError:
+        return
+    except KeyboardInterrupt:
+        pass
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 def _check_free(host: str, port: int) -> None:
+    if port not in _PORTS:
+        raise ValueError(f"--port {port}: a port is a number from {_PORTS[0]} to {_PORTS[-1]}")
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
