@@ -43,8 +43,11 @@ BASE = {
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text("{}")
+    (tmp_path / "model/model.safetensors").write_bytes(b"")
     (tmp_path / "beir/qrels").mkdir(parents=True)
     (tmp_path / "beir/corpus.jsonl").write_text('{"_id": "a", "text": "b"}\n')
+    (tmp_path / "beir/queries.jsonl").write_text('{"_id": "q", "text": "b"}\n')
+    (tmp_path / "beir/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
     (tmp_path / "train.jsonl").write_text('{"query": "q", "pos": ["p"], "neg": ["n"]}\n')
     write(tmp_path / "base.yaml", BASE)
     write(tmp_path / "g.yaml", GRID)

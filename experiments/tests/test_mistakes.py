@@ -74,7 +74,7 @@ MISTAKES = [
     ),
     Mistake("a preset", "grid.yaml", ("base",), ["msmarco"], "base[0]", ("no such preset", "msmarco_passage")),
     Mistake("a pre-training as base", "grid.yaml", ("base",), ["retromae"], "base[0]", ("init: retromae",)),
-    Mistake("a base that is no name", "grid.yaml", ("base",), [["a"]], "base[0]", ("valid string",)),
+    Mistake("a base that is no name", "grid.yaml", ("base",), [["a"]], "base[0]", ("text is expected, found a list",)),
     Mistake("a pre-training", "grid.yaml", ("train", 1, "init"), "retro", "init", ("'retro'", "retromae", "null")),
     Mistake("a fine-tune as init", "grid.yaml", ("train", 1, "init"), "bge_m3", "init", ("is a fine-tune", "retromae")),
     Mistake(
@@ -90,7 +90,12 @@ MISTAKES = [
         ("did you mean 'longembed'?", "default"),
     ),
     Mistake(
-        "a length that is none", "grid.yaml", ("evaluate", "max_length"), "long", "evaluate.max_length", ("integer",)
+        "a length that is none",
+        "grid.yaml",
+        ("evaluate", "max_length"),
+        "long",
+        "evaluate.max_length",
+        ("a whole number or a mapping of keys to values is expected, found 'long'",),
     ),
     Mistake(
         "a view's variable",
@@ -136,13 +141,20 @@ MISTAKES = [
     Mistake(
         "an assumed row", "grid.yaml", ("assumed",), {"train.prae": "why"}, "train.prae", ("'prae'", "two-cls, pre")
     ),
-    Mistake("a reason", "grid.yaml", ("assumed",), {"seeds": 3}, "assumed.seeds", ("string",)),
+    Mistake("a reason", "grid.yaml", ("assumed",), {"seeds": 3}, "assumed.seeds", ("text is expected, found 3",)),
     Mistake(
         "resources", "grid.yaml", ("resources",), {"train": {"gpu": 1}}, "resources.train.gpu", ("'gpus'", "nodes")
     ),
     Mistake("a table", "grid.yaml", ("table",), "tabel.yaml", "table", ("no such file",)),
     Mistake("a key of a section", "preset.yaml", ("optim", "step"), 3, "optim.step", ("'steps'", "warmup_steps")),
-    Mistake("a number", "preset.yaml", ("optim", "steps"), "many", "optim.steps", ("integer", "'many'")),
+    Mistake(
+        "a number",
+        "preset.yaml",
+        ("optim", "steps"),
+        "many",
+        "optim.steps",
+        ("a whole number is expected, found 'many'",),
+    ),
     Mistake("a number's range", "preset.yaml", ("optim", "batch_size"), 0, "optim.batch_size", ("greater than 0",)),
     Mistake("a choice", "preset.yaml", ("precision",), "fp16", "precision", ("'fp32' or 'bf16'", "'fp16'")),
     Mistake("a path in place of a list", "preset.yaml", ("data", "train"), "a.jsonl", "data.train", ("list of files",)),

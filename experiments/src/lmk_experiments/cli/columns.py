@@ -13,7 +13,25 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     ---  -----
     cls  done
     """
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    ruled = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in ruled)
-    return "\n".join(lines)
+    widths = _widths(rows)
+    return "\n".join(_lines([rows[0], ["-" * width for width in widths], *rows[1:]], widths))
+
+
+def next_steps(steps: Sequence[tuple[str, str]]) -> str:
+    """What a person may type next, and what each of it shows.
+
+    >>> print(next_steps([("lmk ui", "the runs"), ("lmk status g", "every cell")]))
+    Where to look next:
+      lmk ui        the runs
+      lmk status g  every cell
+    """
+    lines = _lines(steps, _widths(steps))
+    return "\n".join(["Where to look next:", *(f"  {line}" for line in lines)])
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+
+
+def _lines(rows: Sequence[Sequence[str]], widths: list[int]) -> list[str]:
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import typer
 
+from lmk_experiments.cli.columns import next_steps
 from lmk_experiments.cli.progress import Display
 from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.records import GridRecord
@@ -80,16 +82,18 @@ def _finish(root: Path, record: GridRecord) -> None:
 
     typer.echo("")
     typer.echo(table_text(record.name, root))
-    here = "" if root == Path("runs").resolve() else f" --root {root}"
-    typer.echo(
-        "\n".join(
-            [
-                "",
-                "Where to look next:",
-                f"  lmk status {record.name}{here}   every cell: state, attempts, folder",
-                f"  lmk table {record.name}{here}    this table again, from MLflow",
-                f"  lmk ui{here}                  the runs, their curves and the table in the MLflow UI",
-                f"  {root}/trainings/<id>/model   a trained model: lmk_core.Embedder.from_pretrained opens it",
-            ]
-        )
+    typer.echo(f"\n{what_next(record.name, root)}")
+
+
+def what_next(grid: str, root: Path) -> str:
+    """What a person may look at after a run, as it is typed."""
+    quoted = shlex.quote(str(root))
+    here = "" if root == Path("runs").resolve() else f" --root {quoted}"
+    return next_steps(
+        [
+            (f"lmk status {grid}{here}", "every cell: state, attempts, folder"),
+            (f"lmk table {grid}{here}", "this table again, from MLflow"),
+            (f"lmk ui{here}", "the runs, their curves and the table in the MLflow UI"),
+            (f"{quoted}/trainings/<id>/model", "a trained model: lmk_core.Embedder.from_pretrained opens it"),
+        ]
     )

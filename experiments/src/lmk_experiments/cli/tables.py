@@ -58,6 +58,8 @@ def table(
         raise ValueError(f"--against {against}: valid: published")
     chosen = chosen_format(form, out)
     name = grid_name(grid)
+    if out is not None and out.is_dir():
+        raise ValueError(f"--out {out}: this is a folder; name a file, for example {out / f'{name}.{chosen}'}")
     if published:
         tables = _published(grid, name, per_task=per_task)
     else:

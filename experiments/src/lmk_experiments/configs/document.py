@@ -12,9 +12,7 @@ import yaml
 
 from lmk_experiments.configs.errors import ConfigError, Problem, dotted
 from lmk_experiments.configs.errors import Path as KeyPath
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The C parser where PyYAML has it: a plan reads the same few files many times."""
+from lmk_experiments.configs.reading import YamlError, read_yaml
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def load_document(path: Path, shown: str | None = None) -> Document:
         shown: how errors name it; default: ``path``.
 
     Raises:
-        ConfigError: no such file, not YAML, not a mapping, or a key that stands there twice.
+        ConfigError: no such file, not YAML, not a mapping, a key that is not text, or one that stands there twice.
     """
     name = shown or str(path)
     try:
@@ -67,20 +65,16 @@ def load_document(path: Path, shown: str | None = None) -> Document:
         raise ConfigError([Problem(name, None, "", f"cannot be read: {error}")]) from None
 
 
+_KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+
+
 @lru_cache(maxsize=256)
 def _load(path: Path, name: str, _state: tuple[int, int]) -> Document:
     """The document; ``_state`` is only there so that a changed file is read again."""
-    loader = _LOADER(path.read_text(encoding="utf-8"))
     try:
-        node = loader.get_single_node()
-        value = None if node is None else loader.construct_document(node)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else None
-        what = getattr(error, "problem", None) or str(error)
-        raise ConfigError([Problem(name, line, "", f"not valid YAML: {what}")]) from None
-    finally:
-        loader.dispose()
+        value, node = read_yaml(path.read_text(encoding="utf-8"))
+    except YamlError as error:
+        raise ConfigError([Problem(name, error.line, dotted(error.path), str(error))]) from None
     if not isinstance(value, dict) or node is None:
         raise ConfigError([Problem(name, 1, "", "a mapping of keys to values is expected at the top")])
     lines: dict[KeyPath, int] = {}
@@ -95,8 +89,14 @@ def _collect(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], problems
     """Note the line of every key below ``node``; YAML's own loader would let a repeated key overwrite the first."""
     if isinstance(node, yaml.MappingNode):
         for key, child in node.value:
-            here = (*path, key.value)
             line = key.start_mark.line + 1
+            if key.tag not in _KEY_TAGS:
+                # YAML reads on, no, 3 and an empty key as other things than text.
+                written = key.value if isinstance(key, yaml.ScalarNode) and key.value else "this one"
+                place = dotted((*path, written)) if written == key.value else dotted(path)
+                problems.append(Problem(file, line, place, f"a key is text, and {written} is not: put it in quotes"))
+                continue
+            here = (*path, key.value)
             if here in lines:
                 problems.append(Problem(file, line, dotted(here), f"stands here twice (first in line {lines[here]})"))
             lines[here] = line
@@ -118,9 +118,9 @@ def parse_assignment(text: str) -> tuple[tuple[str, ...], Any]:
     if not equals or not all(parts):
         raise ConfigError([Problem(f"--set {text}", None, "", "expected KEY=VALUE, for example optim.steps=50")])
     try:
-        return parts, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError([Problem(f"--set {text}", None, key, f"the value is not valid YAML: {error}")]) from None
+        return parts, read_yaml(value)[0]
+    except YamlError as error:
+        raise ConfigError([Problem(f"--set {text}", None, key, str(error))]) from None
 
 
 ATOMIC_KEYS = frozenset({"pooling"})

@@ -47,8 +47,33 @@ def dotted(path: Path) -> str:
     """
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        index = isinstance(part, int) and not isinstance(part, bool)
+        text += f"[{part}]" if index else f".{part}" if text else str(part)
     return text
+
+
+def in_yaml(value: object) -> str:
+    """A value that was found, in the words of YAML: short, and nothing of Python in it.
+
+    >>> in_yaml(None), in_yaml(True), in_yaml("a"), in_yaml([1])
+    ('null', 'true', "'a'", 'a list')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+def without_key(message: str, key: object) -> str:
+    """A message without the key at its head, for where the key is told anyway.
+
+    >>> without_key("kind: 'x' is not valid", "kind")
+    "'x' is not valid"
+    """
+    return message.removeprefix(f"{key}: ")
 
 
 def explain(found: object, valid: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from lmk_core.pooling import PoolingConfig
 from lmk_eval.suites import Suite
-from lmk_experiments.configs import Document, Problem, explain
+from lmk_experiments.configs import Document, Problem, explain, in_yaml
 from lmk_experiments.grids.schema import GridFile
 from lmk_train.config import PretrainConfig, TrainConfig
 
@@ -35,12 +35,12 @@ def read_assumed(document: Document, valid: Callable[[str], str | None]) -> tupl
     if raw is None:
         return [], []
     if not isinstance(raw, dict):
-        return [], [document.problem(("assumed",), f"a mapping of keys to reasons is expected, found {raw!r}")]
+        return [], [document.problem(("assumed",), f"a mapping of keys to reasons is expected, found {in_yaml(raw)}")]
     found, problems = [], []
     for key, reason in raw.items():
         wrong = valid(str(key))
         if wrong is None and not (isinstance(reason, str) and reason.strip()):
-            wrong = f"the reason is expected here as text, found {reason!r}"
+            wrong = f"the reason is expected here as text, found {in_yaml(reason)}"
         if wrong is not None:
             problems.append(document.problem(("assumed", key), wrong))
         else:

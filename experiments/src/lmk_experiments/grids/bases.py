@@ -12,6 +12,7 @@ from lmk_experiments.configs import (
     Problem,
     explain,
     find_file,
+    in_yaml,
     load_document,
     shipped_folder,
     shipped_names,
@@ -53,12 +54,14 @@ def add_bases(layers: Layers, bases: object, document: Document, at: KeyPath, ex
         ConfigError: a file that is not there or is wrong.
     """
     if not isinstance(bases, list | tuple):
-        raise ConfigError([document.problem(at, f"a list of presets and model files is expected, found {bases!r}")])
+        raise ConfigError(
+            [document.problem(at, f"a list of presets and model files is expected, found {in_yaml(bases)}")]
+        )
     for position, name in enumerate(bases):
         here = (*at, position)
         if not isinstance(name, str):
             raise ConfigError(
-                [document.problem(here, f"the name of a preset or model file is expected, found {name!r}")]
+                [document.problem(here, f"the name of a preset or model file is expected, found {in_yaml(name)}")]
             )
         kind = name.split("/")[0] if name.split("/")[0] in ("presets", "models") else "presets"
         base = load_document(*_found(name, kind, document, here))

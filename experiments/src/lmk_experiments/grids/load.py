@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lmk_experiments.configs import ConfigError, Document, Layers, Problem, explain, find_file, load_document, validate
+from lmk_experiments.configs import (
+    REQUIRED,
+    ConfigError,
+    Document,
+    Layers,
+    Problem,
+    explain,
+    find_file,
+    in_yaml,
+    load_document,
+    validate,
+)
 from lmk_experiments.configs.document import parse_assignment
 from lmk_experiments.configs.errors import Path as KeyPath
 from lmk_experiments.grids.assumed import Assumption, of_a_grid, read_assumed
 from lmk_experiments.grids.bases import PRETRAINING_KEY, Extras, add_bases, read_base, read_pretraining, shown
-from lmk_experiments.grids.expand import combinations, substitute
+from lmk_experiments.grids.expand import as_text, combinations, substitute, wrong_loops
 from lmk_experiments.grids.paths import localize, localize_suites
 from lmk_experiments.grids.schema import ROW_KEYS, GridFile, checked_name
 from lmk_experiments.grids.size import ModelSize
@@ -80,7 +91,7 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
         if row.name in {earlier.name for earlier in rows[:position]}
     ]
     assumed, wrong = read_assumed(document, of_a_grid(file, [row.name for row in rows]))
-    if problems := problems + wrong:
+    if problems := _each_once(problems + wrong):
         raise ConfigError(problems)
     return Grid(file, document, rows, [*assumed, *extras.assumed.values()])
 
@@ -113,27 +124,18 @@ def _train_rows(
 ) -> list[TrainRow]:
     raw: dict[str, Any] = file.train[index]
     at: KeyPath = ("train", index)
-    problems = [
-        document.problem((*at, key), f"unknown key; {explain(key, [*ROW_KEYS, *TRAINING_KEYS])}")
-        for key in raw
-        if key not in ROW_KEYS and key not in TRAINING_KEYS
-    ]
-    if "seed" in raw:
-        problems.append(document.problem((*at, "seed"), USE_SEEDS))
-    if "row" not in raw:
-        problems.append(document.problem((*at, "row"), "this key is required and is not there"))
-    if not isinstance(raw.get("baseline", False), bool):
-        problems.append(document.problem((*at, "baseline"), f"true or false is expected, found {raw['baseline']!r}"))
-    if problems:
+    if problems := [document.problem((*at, *place), message) for place, message in _wrong_keys(raw)]:
         raise ConfigError(problems)
     rows = []
     try:
         for variables in combinations(raw.get("for") or {}, raw.get("when") or {}):
             filled = substitute({key: value for key, value in raw.items() if key not in ("for", "when")}, variables)
-            name = checked_name(str(filled["row"]))
-            rows.append((name, variables, filled))
+            rows.append((checked_name(as_text(filled["row"])), variables, filled))
     except ValueError as error:
         raise ConfigError([document.problem(at, str(error))]) from None
+    if not rows:
+        message = "no row is left: no combination of the values in 'for' is let through"
+        raise ConfigError([document.problem((*at, "when"), message)])
     found = []
     for name, variables, filled in rows:
         layers = Layers()
@@ -148,6 +150,35 @@ def _train_rows(
         size = extras.size_of(layers)
         found.append(TrainRow(name, raw.get("baseline", False), variables, config, at, pretraining, size))
     return found
+
+
+def _wrong_keys(raw: dict[str, Any]) -> list[tuple[KeyPath, str]]:
+    """What is wrong with a row's own keys: the key's path in it, and what is to be said."""
+    wrong: list[tuple[KeyPath, str]] = [
+        ((key,), f"unknown key; {explain(key, [*ROW_KEYS, *TRAINING_KEYS])}")
+        for key in raw
+        if key not in ROW_KEYS and key not in TRAINING_KEYS
+    ]
+    if "seed" in raw:
+        wrong.append((("seed",), USE_SEEDS))
+    if "row" not in raw:
+        wrong.append((("row",), REQUIRED))
+    elif not isinstance(raw["row"], str):
+        # YAML reads on, no and nothing at all as true, false and null.
+        quotes = "" if isinstance(raw["row"], list | dict) else ": put it in quotes"
+        wrong.append((("row",), f"a name is text, found {in_yaml(raw['row'])}{quotes}"))
+    if not isinstance(raw.get("baseline", False), bool):
+        wrong.append((("baseline",), f"true or false is expected, found {in_yaml(raw['baseline'])}"))
+    return wrong + wrong_loops(raw)
+
+
+def _each_once(problems: list[Problem]) -> list[Problem]:
+    """A key that every row lacks is told once, at the first of them."""
+    kept: dict[tuple[object, ...], Problem] = {}
+    for one in problems:
+        line = None if one.message == REQUIRED else one.line
+        kept.setdefault((one.file, line, one.key, one.message), one)
+    return list(kept.values())
 
 
 def _split(assignments: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:

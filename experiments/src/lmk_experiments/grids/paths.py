@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lmk_experiments.builders import BUILDERS, is_builtin_reference
+from lmk_experiments.builders import BUILDERS, BuilderError, is_builtin_reference, locate
 from lmk_experiments.configs import ConfigError, Layers, explain
 from lmk_experiments.configs.errors import Path as KeyPath
 from lmk_experiments.datasets import data_identity, is_data_reference
 from lmk_experiments.grids.identity import is_local
+from lmk_experiments.grids.local import ROW_ENDINGS, check_model_folder, check_rows_file, check_suite_folder
 
 
 def localize(layers: Layers) -> None:
     """Make the paths of a training absolute, in place.
 
     Raises:
-        ConfigError: a file that does not exist, built data that nobody builds, or published data that is not declared.
+        ConfigError: a file that does not exist or cannot be what is asked for, built data that nobody builds, or
+            published data that is not declared.
     """
     problems = []
+    # The rows of a pre-training are texts alone, in files of any name.
+    endings = () if "method" in layers.value else ROW_ENDINGS
     for path in _training_paths(layers.value):
         try:
-            _absolute(layers, path, always=path[0] == "data")
-        except (FileNotFoundError, ValueError) as error:
+            found = _absolute(layers, path, always=path[0] == "data")
+            if found is not None and path[0] == "data":
+                check_rows_file(found, endings)
+            elif found is not None:
+                check_model_folder(found)
+        except (OSError, ValueError) as error:
             problems.append(layers.problem(path, _without_place(error)))
     if problems:
         raise ConfigError(problems)
@@ -39,8 +47,10 @@ def localize_suites(layers: Layers) -> None:
     suites = evaluate.get("suites") if isinstance(evaluate, dict) else None
     for path in _suite_paths(suites if isinstance(suites, list) else []):
         try:
-            _absolute(layers, path, always=True)
-        except (FileNotFoundError, ValueError) as error:
+            found = _absolute(layers, path, always=True)
+            if found is not None:
+                check_suite_folder(found, _split(layers, path))
+        except (OSError, ValueError) as error:
             problems.append(layers.problem(path, _without_place(error)))
     if problems:
         raise ConfigError(problems)
@@ -75,29 +85,56 @@ def _suite_paths(suites: list[Any]) -> list[KeyPath]:
     ]
 
 
-def _absolute(layers: Layers, path: KeyPath, *, always: bool) -> None:
-    """Replace the path at ``path`` by an absolute one. Without ``always`` a plain name is a model on a hub."""
+def _split(layers: Layers, path: KeyPath) -> str:
+    """The split of the task whose folder stands at ``path``."""
+    split = _holder(layers, path).get("split")
+    return split if isinstance(split, str) else "test"
+
+
+def _holder(layers: Layers, path: KeyPath) -> Any:
     holder: Any = layers.value
     for part in path[:-1]:
         holder = holder[part]
+    return holder
+
+
+def _check_built(reference: str) -> None:
+    """See that some builder makes what ``reference`` names."""
+    name, _, inside = reference.removeprefix("built:").partition("/")
+    if name not in BUILDERS:
+        raise ValueError(f"nothing builds {name!r}; {explain(name, sorted(BUILDERS))}")
+    try:
+        locate(reference, Path())
+    except BuilderError:
+        if ".." in PurePosixPath(inside).parts:
+            raise
+        outputs = [f"built:{name}/{output}" for output in BUILDERS[name].outputs]
+        raise ValueError(f"built:{name} does not make {inside!r}; {explain(reference, outputs)}") from None
+
+
+def _absolute(layers: Layers, path: KeyPath, *, always: bool) -> Path | None:
+    """Replace the path at ``path`` by an absolute one and return it; ``None`` where it is no path of this machine.
+
+    Without ``always`` a plain name is a model on a hub.
+    """
+    holder = _holder(layers, path)
     text = holder[path[-1]]
     if not isinstance(text, str):
-        return
+        return None
     if is_builtin_reference(text):
-        name = text.removeprefix("built:").split("/")[0]
-        if name not in BUILDERS:
-            raise FileNotFoundError(f"nothing builds {name!r}; {explain(name, sorted(BUILDERS))}")
-        return
+        _check_built(text)
+        return None
     if is_data_reference(text):
         data_identity(text)
-        return
+        return None
     if not always and not is_local(text):
         if (layers.origin(path).folder / text).is_dir():
             raise FileNotFoundError(
                 f"is it the folder beside this file, or a model on the hub? Write ./{text} for the folder"
             )
-        return
+        return None
     absolute = (layers.origin(path).folder / Path(text).expanduser()).resolve()
     if not absolute.exists():
         raise FileNotFoundError(f"no such file or folder: {absolute}")
     holder[path[-1]] = str(absolute)
+    return absolute

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lmk_core.pooling import PoolingConfig, PoolingConfigError
-from lmk_experiments.configs import ConfigError, Problem, explain
-from lmk_experiments.grids.expand import combinations, substitute
+from lmk_experiments.configs import ConfigError, Problem, explain, without_key
+from lmk_experiments.grids.expand import as_text, combinations, substitute
 from lmk_experiments.grids.load import Grid, TrainRow
 from lmk_experiments.grids.schema import View, checked_name
 
@@ -28,7 +28,7 @@ def make_readings(grid: Grid) -> list[Reading]:
     """Every row of the table, in the order of the views.
 
     Raises:
-        ConfigError: a view of a row that is not there, two rows of one name, two rows that are the same reading.
+        ConfigError: a view of a row that is not there or of none, two rows of one name, two that are the same reading.
     """
     readings: list[Reading] = []
     problems: list[Problem] = []
@@ -37,11 +37,15 @@ def make_readings(grid: Grid) -> list[Reading]:
         try:
             found = list(_read(grid, view))
         except PoolingConfigError as error:
-            problems.append(grid.document.problem((*at, "pooling", *([error.key] if error.key else [])), str(error)))
+            place = (*at, "pooling", *([error.key] if error.key else []))
+            problems.append(grid.document.problem(place, without_key(str(error), error.key)))
             continue
         except ValueError as error:
             problems.append(grid.document.problem(at, str(error)))
             continue
+        if not found:
+            message = "no row is left: none is named by 'of' and let through by 'except' and 'when'"
+            problems.append(grid.document.problem(at, message))
         for reading in found:
             for earlier in readings:
                 if earlier.row == reading.row:
@@ -50,6 +54,9 @@ def make_readings(grid: Grid) -> list[Reading]:
                     message = f"row {reading.row!r} reads {reading.training.name!r} as row {earlier.row!r} does already"
                     problems.append(grid.document.problem(at, message))
             readings.append(reading)
+    if not grid.file.evaluate.views:
+        message = "no row is left: a view is needed, for example {of: '*'}; without this key every row is read"
+        problems.append(grid.document.problem(("evaluate", "views"), message))
     if sum(reading.baseline for reading in readings) > 1:
         named = ", ".join(reading.row for reading in readings if reading.baseline)
         problems.append(
@@ -79,7 +86,7 @@ def _read(grid: Grid, view: View) -> Iterator[Reading]:
                 continue
             known = {**row.variables, **variables}
             pooling = _pooling(row.config.pooling, substitute(view.pooling, known))
-            label = checked_name(str(substitute(view.row, known))) if view.row else row.name
+            label = checked_name(as_text(substitute(view.row, known))) if view.row else row.name
             yield Reading(label, row, pooling, view.baseline or (row.baseline and view.row is None))
 
 

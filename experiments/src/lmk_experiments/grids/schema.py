@@ -59,7 +59,7 @@ SuiteField = Annotated[
 """A suite: its name, or the whole of it written out."""
 
 
-Length = Annotated[int, Field(ge=2)]
+Length = Annotated[int, Field(ge=2, strict=True)]
 
 
 class EvaluateSection(_Section):
@@ -73,7 +73,7 @@ class EvaluateSection(_Section):
     """The rows of the table."""
 
 
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 
 
 def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,81 @@
+"""What a path in a YAML file has to lead to: seen when a grid is planned, not hours later when a cell opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+ROW_ENDINGS = (".jsonl", ".json")
+PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+"""Weights that are not read: they are programs, or another library's."""
+_SHOWN = 12
+
+
+def check_suite_folder(folder: Path, split: str) -> None:
+    """See that ``folder`` has the BEIR layout with this split.
+
+    Raises:
+        ValueError: what is missing, and what is there instead.
+    """
+    expected = f"a suite's folder holds corpus.jsonl, queries.jsonl and qrels/{split}.tsv"
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is a file; {expected}")
+    missing = [name for name in ("corpus.jsonl", "queries.jsonl") if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{folder} has no {' and no '.join(missing)}; {expected}; it holds: {_held(folder)}")
+    if not (folder / "qrels").is_dir():
+        raise ValueError(f"{folder} has no folder qrels; {expected}; it holds: {_held(folder)}")
+    if not (folder / "qrels" / f"{split}.tsv").is_file():
+        splits = _listed(path.stem for path in (folder / "qrels").glob("*.tsv"))
+        raise ValueError(f"{folder} has no qrels/{split}.tsv; splits that are there: {splits}")
+
+
+def check_rows_file(file: Path, endings: tuple[str, ...] = ROW_ENDINGS) -> None:
+    """See that ``file`` is a file of rows, and holds some.
+
+    Args:
+        endings: how its name may end; none, and it may end in any way.
+
+    Raises:
+        ValueError: it is a folder, has another ending, or is empty.
+    """
+    if not file.is_file():
+        inside = f"; it holds: {_held(file)}" if file.is_dir() else ""
+        raise ValueError(f"{file} is a folder; a file with one JSON object a line is expected{inside}")
+    if endings and file.suffix not in endings:
+        raise ValueError(f"{file} ends in {file.suffix!r}; valid endings: {', '.join(endings)}")
+    with file.open("rb") as stream:
+        if not any(line.strip() for line in stream):
+            raise ValueError(f"{file} is empty; a file with one JSON object a line is expected")
+
+
+def check_model_folder(folder: Path) -> None:
+    """See that ``folder`` holds a model whose weights are read: ``config.json`` and ``*.safetensors``.
+
+    Raises:
+        ValueError: what is missing, and what is there instead.
+    """
+    expected = "a model's folder holds config.json and its weights as *.safetensors"
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is a file; {expected}")
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder} has no config.json; {expected}; it holds: {_held(folder)}")
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = [path.name for path in folder.iterdir() if path.suffix in PICKLED]
+    if pickled:
+        raise ValueError(
+            f"{folder} has no *.safetensors, and {_listed(pickled)} is refused: pickled weights can run any program; "
+            "save them as safetensors"
+        )
+    raise ValueError(f"{folder} has no *.safetensors; {expected}; it holds: {_held(folder)}")
+
+
+def _held(folder: Path) -> str:
+    return _listed(path.name for path in folder.iterdir())
+
+
+def _listed(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    rest = f", ... ({len(ordered)} in all)" if len(ordered) > _SHOWN else ""
+    return (", ".join(ordered[:_SHOWN]) or "nothing") + rest
