@@ -98,6 +98,6 @@ def test_what_next_can_be_typed_and_is_aligned() -> None:
     root = Path("/a folder/runs")
     lines = what_next("quickstart", root).splitlines()[1:]
     assert shlex.split(lines[0])[:5] == ["lmk", "status", "quickstart", "--root", str(root)]
-    meanings = ("every cell", "this table again", "the runs, their", "a trained model")
+    meanings = ("every cell", "this table again", "the runs, their", "a model: ")
     columns = {line.index(meaning) for line, meaning in zip(lines, meanings, strict=True)}
     assert len(columns) == 1

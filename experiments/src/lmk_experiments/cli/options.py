@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +26,24 @@ StoreOption = Annotated[
     typer.Option("--store", envvar="LMK_STORE", help="MLflow's tracking URI; default: SQLite under the root."),
 ]
 DEFAULT_ROOT = Path("runs")
+
+
+def again(verb: str, grid: str, root: Path) -> str:
+    """A command as it can be typed here: the program as it was found, and the root where it is not the default."""
+    words = [*_program(), *verb.split(), *([grid] if grid else [])]
+    if root != DEFAULT_ROOT.resolve():
+        words += ["--root", str(root)]
+    return shlex.join(words)
+
+
+def _program() -> list[str]:
+    """``lmk`` where the shell finds this very program by that name, else the path that was typed."""
+    typed, found = Path(sys.argv[0]), shutil.which("lmk")
+    if typed.name != "lmk" or (found is not None and Path(found).resolve() == typed.resolve()):
+        return ["lmk"]
+    here = Path.cwd()
+    absolute = typed.absolute()
+    return [str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)]
 
 
 def real_root(root: Path) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from lmk_experiments.cli.columns import next_steps
+from lmk_experiments.cli.options import again
 from lmk_experiments.cli.progress import Display
 from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.records import GridRecord
@@ -87,13 +88,11 @@ def _finish(root: Path, record: GridRecord) -> None:
 
 def what_next(grid: str, root: Path) -> str:
     """What a person may look at after a run, as it is typed."""
-    quoted = shlex.quote(str(root))
-    here = "" if root == Path("runs").resolve() else f" --root {quoted}"
     return next_steps(
         [
-            (f"lmk status {grid}{here}", "every cell: state, attempts, folder"),
-            (f"lmk table {grid}{here}", "this table again, from MLflow"),
-            (f"lmk ui{here}", "the runs, their curves and the table in the MLflow UI"),
-            (f"{quoted}/trainings/<id>/model", "a trained model: lmk_core.Embedder.from_pretrained opens it"),
+            (again("status", grid, root), "every cell: state, attempts, folder"),
+            (again("table", grid, root), "this table again, from MLflow"),
+            (again("ui", "", root), "the runs, their curves and the table in the MLflow UI"),
+            (f"{shlex.quote(str(root))}/trainings/<id>/model", "a model: lmk_core.Embedder.from_pretrained opens it"),
         ]
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import typer
 
-from lmk_experiments.cli.columns import columns
+from lmk_experiments.cli.columns import columns, next_steps
+from lmk_experiments.cli.options import again
 from lmk_experiments.profiles import load_profile
 from lmk_experiments.records import GridRecord
 from lmk_slurm import Site
@@ -81,16 +82,10 @@ def show_scripts(grid: str, root: Path, assignments: tuple[str, ...], profile_na
 
 
 def _say_what_next(record: GridRecord, root: Path) -> None:
-    here = "" if root == Path("runs").resolve() else f" --root {root}"
-    typer.echo(
-        "\n".join(
-            [
-                "",
-                "Where to look next:",
-                f"  lmk status {record.name}{here} --watch    every cell, live; Ctrl-C ends the looking only",
-                f"  lmk tail {record.name} ROW{here} -f       what a job prints",
-                f"  lmk cancel {record.name}{here}            stop what is queued or runs",
-                f"  lmk table {record.name}{here}             the table, with what is done so far",
-            ]
-        )
-    )
+    steps = [
+        (f"{again('status', record.name, root)} --watch", "every cell, live; Ctrl-C ends the looking only"),
+        (f"{again('tail', record.name, root)} ROW -f", "what a job prints"),
+        (again("cancel", record.name, root), "stop what is queued or runs"),
+        (again("table", record.name, root), "the table, with what is done so far"),
+    ]
+    typer.echo(f"\n{next_steps(steps)}")

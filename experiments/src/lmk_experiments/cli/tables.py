@@ -104,7 +104,8 @@ def _tables(grid: str, root: Path, store: str | None, source: str, make: _Maker)
 
     if source == "mlflow":
         try:
-            sync_with_tables(root, [grid], uri=store)
+            for warning in sync_with_tables(root, [grid], uri=store).warnings:
+                typer.echo(f"warning: {warning}", err=True)
             return read("mlflow")
         except (StoreError, LockedError) as error:
             typer.echo(f"warning: MLflow cannot be used ({error}); the table is read from the records", err=True)
