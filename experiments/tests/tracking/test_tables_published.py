@@ -185,13 +185,6 @@ def test_every_format_prints_the_numbers_in_the_same_order(name, form):
     assert re.findall(r"(?<![\w.])\d+\.\d(?![\d.])", body)[: len(expected)] == expected
 
 
-def shared() -> Path | None:
-    """A folder with the paper's text: beside the checkout, or named by the environment."""
-    places = [Path(os.environ["LMK_SHARED"])] if "LMK_SHARED" in os.environ else []
-    places += [parent / "shared" for parent in Path(__file__).resolve().parents]
-    return next((place for place in places if (place / "paper").is_dir()), None)
-
-
 def paper_numbers(text: str, number: int, columns: int) -> list[list[str]]:
     """The last ``columns`` numbers of every line of the paper's Table ``number``, whose spans are not to be trusted."""
     lines = text[text.index(f"\nTable {number}: ") :].split("\n")[2:]
@@ -209,11 +202,8 @@ def paper_numbers(text: str, number: int, columns: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name in PAPER_TABLES])
-def test_the_tables_are_the_papers_line_by_line(name):
-    place = shared()
-    if place is None:
-        pytest.skip("the paper's text is not here")
-    [paper] = (place / "paper").glob("*.md")
+def test_the_tables_are_the_papers_line_by_line(name, shared):
+    [paper] = (shared / "paper").glob("*.md")
     _, table = printed(name)
     columns = len(table["columns"])
     expected = paper_numbers(paper.read_text(encoding="utf-8"), int(name.removeprefix("table")), columns)

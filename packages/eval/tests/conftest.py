@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -209,11 +208,6 @@ def tiny_model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def reference_data() -> Path:
-    """The folder of reference data, beside the checkout or where LMK_SHARED says; skips without it."""
-    folders = [Path(os.environ["LMK_SHARED"])] if os.environ.get("LMK_SHARED") else []
-    folders += [parent / "shared" for parent in Path(__file__).resolve().parents]
-    for folder in folders:
-        if (folder / "data" / "ir").is_dir():
-            return folder / "data"
-    pytest.skip("reference data not found: no folder 'shared' beside the checkout, and LMK_SHARED is not set")
+def reference_data(shared: Path) -> Path:
+    """The reference data's own folder."""
+    return shared / "data"

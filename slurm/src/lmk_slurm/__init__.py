@@ -1,4 +1,4 @@
-"""Jobs with dependencies over submitit: this machine today, a scheduler behind the same interface.
+"""Jobs with dependencies over submitit: on this machine (``run_jobs``), or handed to SLURM (``submit_jobs``).
 
 A job is one importable function and one string; it is done when the files it promised are there. See README.md.
 """

@@ -20,7 +20,12 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     profile: Annotated[
-        str | None, typer.Option("--profile", help="Also look at the cluster, as this profile uses it.")
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="PROFILE",
+            help="Also look at the cluster, as this profile (a name or a YAML file) uses it.",
+        ),
     ] = None,
     root: RootOption = DEFAULT_ROOT,
     probe: Annotated[

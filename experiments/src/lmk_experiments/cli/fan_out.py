@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 def submit(
     grid: GridArgument,
     profile: Annotated[
-        str, typer.Option("--profile", help="How the cluster is used: a shipped profile, or a YAML file of yours.")
+        str, typer.Option("--profile", metavar="PROFILE", help="A shipped profile's name, or a YAML file of yours.")
     ],
     root: RootOption = DEFAULT_ROOT,
     assignments: SetOption = [],  # noqa: B006 - typer copies it
@@ -29,7 +29,8 @@ def submit(
 ) -> None:
     """Hand a grid to the cluster and return at once. Again, it submits only what is missing.
 
-    The root must be on a disk that every node sees. Jobs run a copy of the code as it is now.
+    The root must be on a disk that every node sees. Jobs run a copy of the last commit; uncommitted
+    changes of the source are refused unless --dirty takes them along.
     """
     from lmk_experiments.cli.interrupts import resumable
     from lmk_experiments.cli.submit_grid import submit_grid_file

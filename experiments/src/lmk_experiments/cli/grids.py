@@ -30,8 +30,8 @@ def plan(
         str | None,
         typer.Option(
             "--profile",
-            metavar="NAME",
-            help="How the cluster is used: estimate by its measured speed; with --show, its jobs.",
+            metavar="PROFILE",
+            help="A shipped profile's name, or a YAML file: cost by its measured speed; with --show, its jobs [h100].",
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Also the exact text that sbatch would be given.")] = False,

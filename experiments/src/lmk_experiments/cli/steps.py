@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 @data_app.command("build")
 def build_data(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to build, for example quickstart.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="What to build: quickstart, or quickstart-tiny (seconds).")
+    ],
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
     """Build data and models under the root, once; a second call finds them there."""
@@ -38,7 +40,7 @@ def build_data(
 def train(
     config: Annotated[
         str,
-        typer.Argument(metavar="CONFIG", help="A shipped preset's name, or a YAML file with one complete training."),
+        typer.Argument(metavar="CONFIG", help="A YAML file with one complete training, or `quickstart`."),
     ],
     root: RootOption = DEFAULT_ROOT,
     assignments: SetOption = [],  # noqa: B006 - typer copies it
@@ -79,7 +81,7 @@ def evaluate(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where results go; default: results/ beside the suite.")
+        Path | None, typer.Option("--out", help="Where results go; default: results/SUITE in this folder.")
     ] = None,
     max_length: Annotated[int, typer.Option(min=2, help="Tokens a text, special tokens included.")] = 512,
     pooling: Annotated[

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from lmk_experiments.upkeep import Comparison, Leftover
 
-SideArgument = Annotated[
-    str, typer.Argument(help="A row (ROW or GRID/ROW), or the first digits of a training's or evaluation's identity.")
-]
+_SIDE = "A row (ROW or GRID/ROW), or the first digits of a training's or evaluation's identity."
 
 
 def register(app: typer.Typer) -> None:
@@ -28,8 +26,8 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
-    a: SideArgument,
-    b: SideArgument,
+    a: Annotated[str, typer.Argument(metavar="A", help=_SIDE)],
+    b: Annotated[str, typer.Argument(metavar="B", help=_SIDE)],
     root: RootOption = DEFAULT_ROOT,
     seed: Annotated[int | None, typer.Option(help="The seed of rows; default: the grid's first.")] = None,
     metric: Annotated[str, typer.Option(help="The score of each task, or all.")] = "main_score",

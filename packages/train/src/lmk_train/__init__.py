@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from lmk_train.callbacks.checkpoints import CheckpointMismatchError
     from lmk_train.config import TrainConfig
     from lmk_train.data.errors import DataError
+    from lmk_train.modules.finite import NonFiniteError
     from lmk_train.training import train
 
-__all__ = ["DataError", "TrainConfig", "train"]
+__all__ = ["CheckpointMismatchError", "DataError", "NonFiniteError", "TrainConfig", "train"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
-    {"DataError": ".data.errors", "TrainConfig": ".config", "train": ".training"},
+    {
+        "CheckpointMismatchError": ".callbacks.checkpoints",
+        "DataError": ".data.errors",
+        "NonFiniteError": ".modules.finite",
+        "TrainConfig": ".config",
+        "train": ".training",
+    },
 )

@@ -102,7 +102,8 @@ def find_checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Record
         message = f"{type(error).__name__}: {error}"[:500]
         recorder.event("checkpoint_unreadable", path=str(path), kept=str(kept), error=message)
         return None
-    differences = _differences(theirs, json.loads(_described(config, rows)))
+    # Checkpoints of before the number of rows was recorded do not contradict it.
+    differences = _differences({"rows": rows, **theirs}, json.loads(_described(config, rows)))
     if differences:
         raise CheckpointMismatchError(
             f"{path}: this checkpoint was made by another configuration ({'; '.join(differences)}); "
