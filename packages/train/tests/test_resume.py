@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,22 @@ def test_a_field_that_came_later_leaves_old_checkpoints_resumable(make_config, t
     recorder.events.clear()
     train(config, tmp_path / "run", recorder)
     assert recorder.kinds() == ["already_trained"]
+
+
+def test_a_checkpoint_that_counts_no_rows_is_resumable(make_config, tmp_path, recorder, stop_after):
+    config = make_config(runtime__checkpoint_every=3)
+    stop_after(3)
+    with pytest.raises(Stopped):
+        train(config, tmp_path)
+    stop_after(0)
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    content = torch.load(path, weights_only=True)
+    described = json.loads(content["lmk_train"]["config"])
+    del described["rows"]
+    content["lmk_train"]["config"] = json.dumps(described)
+    torch.save(content, path)
+    train(config, tmp_path, recorder)
+    assert {"event": "resumed", "step": 3} in recorder.events
 
 
 def test_another_revision_or_number_of_rows_is_refused(make_config, make_rows, write_rows, tmp_path, stop_after):
