@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -20,14 +20,29 @@ app = typer.Typer(
     name="lmk",
     add_completion=False,
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Ablation grids over pooling strategies: from one YAML file to the table in the paper.",
     epilog=(
         "A first grid, on any laptop:  lmk run quickstart  |  what it would do:  lmk plan quickstart  |  "
-        "the finished table:  lmk table quickstart.   Every verb takes --debug: a traceback with an error."
+        "the finished table:  lmk table quickstart.   Every verb takes --debug: a traceback with an error.   "
+        "Exit codes: 0 done, 1 some work failed, 2 bad input, 130 interrupted."
     ),
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    """Ablation grids over pooling strategies: from one YAML file to the table in the paper."""
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"lmk {installed('lmk-experiments')}")
+        raise typer.Exit
+
+
 grids.register(app)
 tables.register(app)
 fan_out.register(app)
