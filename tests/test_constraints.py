@@ -19,7 +19,8 @@ def name(requirement: str) -> str:
 def asked_for() -> set[str]:
     """Every package that a distribution, its extras or the development tools name."""
     asked: set[str] = set()
-    files = [*ROOT.glob("packages/*/pyproject.toml"), ROOT / "slurm/pyproject.toml", ROOT / "experiments/pyproject.toml"]
+    places = ("packages/*", "slurm", "experiments")
+    files = [file for place in places for file in ROOT.glob(f"{place}/pyproject.toml")]
     assert len(files) == 5
     for file in files:
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
