@@ -29,6 +29,7 @@ class Display:
         self.after = after
         self.started: dict[str, float] = {}
         self.ended = {job.name for job in jobs if not job.missing()}
+        self.done = set(self.ended)
         self.console = Console()
         self.live = self.console.is_terminal
         self.last_line = self.last_sync = time.monotonic()
@@ -57,6 +58,8 @@ class Display:
                 self._say(f"{name}: started ({self._count()})")
         elif result.state.ended and name not in self.ended:
             self.ended.add(name)
+            if result.state == "done":
+                self.done.add(name)
             if name in self.tasks:
                 self.bars.remove_task(self.tasks.pop(name))
             took = format_seconds(time.monotonic() - self.started[name]) if name in self.started else ""
@@ -85,7 +88,7 @@ class Display:
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def _count(self) -> str:
-        return f"{len(self.ended)} of {len(self.cells)} jobs done"
+        return f"{len(self.done)} of {len(self.cells)} jobs done"
 
 
 def _cells(job: Job) -> list[Cell]:
