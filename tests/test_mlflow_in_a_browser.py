@@ -218,4 +218,5 @@ def test_the_table_is_a_page_with_underlines_too(browser: Browser, experiments: 
     frame = "return document.querySelector('iframe') !== null"
     until(lambda: browser.run(frame), "the frame with the page")
     time.sleep(2)  # the frame's content comes from a sandbox that scripts of the page cannot look into
+    assert browser.run(frame), "the frame is still there when the page has settled"
     browser.picture("table-page")

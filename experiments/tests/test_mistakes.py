@@ -12,7 +12,7 @@ import yaml
 
 from lmk_experiments.configs import ConfigError
 from lmk_experiments.costs import load_throughput
-from lmk_experiments.grids import load_grid_file, load_training_file, make_plan
+from lmk_experiments.grids import Plan, load_grid_file, load_training_file, make_plan
 from lmk_experiments.tables.load import load_table
 
 FILES: dict[str, Any] = {
@@ -214,15 +214,19 @@ def write(folder: Path, files: dict[str, Any]) -> None:
         (folder / name).write_text(yaml.safe_dump(value, sort_keys=False))
 
 
-def plan_everything(folder: Path) -> None:
+def plan_everything(folder: Path) -> Plan:
     loaded = load_grid_file(str(folder / "grid.yaml"))
-    load_table(loaded, make_plan(loaded, folder / "runs"))
+    plan = make_plan(loaded, folder / "runs")
+    load_table(loaded, plan)
     load_throughput(str(folder / "profile.yaml"))
+    return plan
 
 
 def test_without_a_mistake_all_is_well(tmp_path: Path) -> None:
     write(tmp_path, FILES)
-    plan_everything(tmp_path)
+    plan = plan_everything(tmp_path)
+    assert plan.trainings
+    assert all(evaluation.id for _, evaluation in plan.evaluations)
 
 
 def test_there_are_enough_kinds() -> None:
