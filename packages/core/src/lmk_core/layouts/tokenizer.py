@@ -150,8 +150,8 @@ class PoolingTokenizer:
 
         Raises:
             TypeError: if ``texts`` is a single string or holds something else than strings and pairs of strings.
-            ValueError: for a length below 2, or a number of prompts that is not the number of texts.
-            NotImplementedError: for spans from a tokenizer that is written in Python.
+            ValueError: for a length below 2, a number of prompts that is not the number of texts, or spans from a
+                tokenizer that is written in Python.
         """
         checked = checked_texts_and_pairs(texts)
         if by_sentence is None:
