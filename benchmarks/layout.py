@@ -32,6 +32,7 @@ CORPORA = [("short", 60, 2000, 64), ("512", 2400, 150, 512), ("8k", 38_000, 10, 
 COLUMNS = [
     ("landmarks / plain", "landmarks", "plain", "wall"),
     ("the same, processor", "landmarks", "plain", "processor"),
+    ("landmarks / backend", "landmarks", "backend", "processor"),
     ("padded / plain padded", "padded", "plain padded", "wall"),
     ("loop / landmarks", "loop", "landmarks", "wall"),
     ("4 sizes at once / apart", "4 sizes", "4 calls", "wall"),
@@ -65,6 +66,7 @@ def report(corpus: str, tokenizer: Any, texts: list[str], max_length: int, repet
         {
             "plain": lambda: tokenizer(texts, truncation=True, max_length=max_length),
             "landmarks": lambda: landmarks.layouts(texts),
+            "backend": lambda: backend(tokenizer, texts),
             "loop": lambda: loop(tokenizer, texts, SIZES[0], max_length),
             "plain padded": lambda: tokenizer(
                 texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
@@ -90,6 +92,13 @@ def loop(tokenizer: Any, texts: list[str], size: int, max_length: int) -> list[l
             own.append(last_id(tokenizer))
         out.append(own[:max_length])
     return out
+
+
+def backend(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    """The least that there is: the backend's fastest call, without cutting, special tokens, or masks."""
+    tokenizer.backend_tokenizer.no_truncation()
+    encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
 
 
 def first_id(tokenizer: Any) -> int | None:
