@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from lmk_core.layouts.batch import PooledBatch, pad_layouts
-from lmk_core.layouts.landmarks import fixed_ends, landmark_layout
-from lmk_core.layouts.layout import Ids, Layout, multi_cls_ids, plain_ids
+from lmk_core.layouts.batch import PackedBatch, PooledBatch, pack_layouts, pad_layouts
+from lmk_core.layouts.landmarks import landmark_layouts
+from lmk_core.layouts.layout import Layout, Layouts
+from lmk_core.layouts.plain import first_token, multi_cls_layouts, plain_layouts
 from lmk_core.layouts.sentences import SentenceSplitter, SentencexSplitter, UnsavedSplitter, sentence_pieces
-from lmk_core.layouts.special_tokens import SpecialTokens
 from lmk_core.pooling.config import Overflow, PoolingConfig
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+from lmk_core.texts.chunks import Chunks, chunk_parts
+from lmk_core.texts.ragged import Ints
+from lmk_core.texts.reading import Text, checked_prompts, checked_texts_and_pairs, read_texts
+from lmk_core.texts.special_tokens import SpecialTokens
+from lmk_core.texts.tokenized import TokenizedTexts
 
 
 class PoolingTokenizer:
@@ -46,7 +49,7 @@ class PoolingTokenizer:
         self.max_length = _checked_length(max_length)
         self.tokens = SpecialTokens.from_tokenizer(tokenizer)
         if pooling.kind == "multi_cls":
-            multi_cls_ids(np.zeros(0, dtype=np.int64), self.tokens, 2, 1)  # fails here rather than at the first text
+            first_token(self.tokens)  # fails here rather than at the first text
         if pooling.granularity == "sentence":
             if isinstance(sentence_splitter, UnsavedSplitter):
                 sentence_splitter("")  # fails here rather than at the first text
@@ -59,114 +62,172 @@ class PoolingTokenizer:
 
     def __call__(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         *,
         granularity: int | Sequence[int] | None = None,
         max_length: int | None = None,
+        prompt: str | Sequence[str] | None = None,
+        include_prompt: bool = True,
     ) -> PooledBatch:
         """Lay the texts out and pad them: `layouts`, then `pad`."""
-        return self.pad(self.layouts(texts, granularity=granularity, max_length=max_length))
+        layouts = self.layouts(
+            texts, granularity=granularity, max_length=max_length, prompt=prompt, include_prompt=include_prompt
+        )
+        return self.pad(layouts)
 
     def pad(self, layouts: Sequence[Layout]) -> PooledBatch:
         """A padded batch: ``input_ids`` and ``attention_mask`` long, ``pooling_mask`` bool, each [batch, tokens]."""
         return pad_layouts(layouts, self.tokens.pad)
 
+    def pack(self, layouts: Sequence[Layout]) -> PackedBatch:
+        """A batch without padding: the texts one behind the other, and where each begins."""
+        return pack_layouts(layouts)
+
+    def decode(self, layout: Layout) -> str:
+        """The layout as text, its special tokens and landmarks written out."""
+        return self.hf_tokenizer.decode(layout.input_ids)
+
     def layouts(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         *,
         granularity: int | Sequence[int] | None = None,
         max_length: int | None = None,
         with_spans: bool = False,
-    ) -> list[Layout]:
-        """Lay each text out, in one call of the tokenizer.
+        prompt: str | Sequence[str] | None = None,
+        include_prompt: bool = True,
+    ) -> Layouts:
+        """Lay each text out: `tokenize`, then `lay_out`.
 
         Args:
-            texts: a list of texts; an empty text is CLS LMK (or CLS SEP).
+            texts: texts, or pairs of texts that become one vector; an empty text is CLS LMK (or CLS SEP).
             granularity: landmark only: the chunk size, one for all texts or one for each. Without it a variable
                 strategy reads at its smallest size, the best reading in the paper.
             max_length: instead of the tokenizer's own.
             with_spans: landmark only: also give the characters each landmark closes.
+            prompt: a prefix, one for all texts or one for each. Its tokens count as the text's do.
+            include_prompt: False leaves the prompt's tokens out of the pooling, see `tokenize`.
 
         Raises:
-            TypeError: if ``texts`` is a single string or holds something else than strings.
+            TypeError: if ``texts`` is a single string or holds something else than strings and pairs of strings.
             ValueError: for a length below 2, a size below 1, or sizes or spans for another kind than landmark.
         """
-        texts = checked_texts(texts)
-        length = self.max_length if max_length is None else _checked_length(max_length)
-        if self.pooling.kind != "landmark":
-            if granularity is not None or with_spans:
-                what = "with_spans" if granularity is None else "granularity"
-                raise ValueError(f"{what} applies to the pooling kind 'landmark' only, not {self.pooling.kind!r}")
-            return [self._plain_layout(ids, length) for ids, _ in self._tokenize(texts, length, False)]
-        sizes = self._sizes(granularity, len(texts))
-        if sizes is None:
-            return self._sentence_layouts(texts, length, with_spans)
-        overflow = self.pooling.overflow
-        return [
-            landmark_layout(ids, fixed_ends(len(ids), size), self.tokens, length, overflow, offsets)
-            for (ids, offsets), size in zip(self._tokenize(texts, length, with_spans), sizes, strict=True)
-        ]
+        if with_spans:
+            self._check_landmark("with_spans")
+        tokenized = self.tokenize(
+            texts,
+            max_length=max_length,
+            with_spans=with_spans,
+            by_sentence=self.pooling.granularity == "sentence" and granularity is None,
+            prompt=prompt,
+            include_prompt=include_prompt,
+        )
+        return self.lay_out(tokenized, granularity=granularity, max_length=max_length)
 
-    def _sizes(self, granularity: int | Sequence[int] | None, num_texts: int) -> list[int] | None:
-        """One chunk size for each text, or None for sentences."""
+    def tokenize(
+        self,
+        texts: Sequence[Text],
+        *,
+        max_length: int | None = None,
+        with_spans: bool = False,
+        by_sentence: bool | None = None,
+        prompt: str | Sequence[str] | None = None,
+        include_prompt: bool = True,
+    ) -> TokenizedTexts:
+        """Tokenize each text, in one call of the tokenizer, for `lay_out` at any granularity.
+
+        Args:
+            texts: texts, or pairs of texts that become one vector.
+            max_length: the longest that they will be laid out for, instead of the tokenizer's own.
+            with_spans: also give the characters of each token, so that landmarks have spans. They are those of the
+                text without its prompt; of a pair, those of its two texts joined.
+            by_sentence: tokenize sentence by sentence, which gives other ids than the whole text with some tokenizers.
+                Without it, whether the pooling's granularity is "sentence".
+            prompt: a prefix, one for all texts or one for each: the layout is that of prompt + text.
+            include_prompt: False leaves what stands before the text's first token out of the pooling, CLS too, as
+                Sentence Transformers does; and like it, counts the tokens of the prompt alone. Something is always
+                pooled: where the prompt fills all, the last position that would have been.
+
+        Raises:
+            TypeError: if ``texts`` is a single string or holds something else than strings and pairs of strings.
+            ValueError: for a length below 2, a number of prompts that is not the number of texts, or spans from a
+                tokenizer that is written in Python.
+        """
+        checked = checked_texts_and_pairs(texts)
+        if by_sentence is None:
+            by_sentence = self.pooling.granularity == "sentence"
+        splitter = self.sentence_splitter or (SentencexSplitter() if by_sentence else None)
+        return read_texts(
+            self.hf_tokenizer,
+            checked,
+            limit=self._length(max_length),
+            with_offsets=with_spans,
+            pieces_of=partial(sentence_pieces, splitter=splitter) if by_sentence and splitter else None,
+            prompts=checked_prompts(prompt, len(checked)),
+            include_prompt=include_prompt,
+        )
+
+    def lay_out(
+        self,
+        texts: TokenizedTexts,
+        *,
+        granularity: int | Sequence[int] | None = None,
+        max_length: int | None = None,
+    ) -> Layouts:
+        """Lay tokenized texts out, as often and in as many ways as wanted.
+
+        Args:
+            texts: what `tokenize` gave, or a selection of it.
+            granularity: as in `layouts`.
+            max_length: as in `layouts`; not more than the texts were tokenized for.
+
+        Raises:
+            ValueError: for a length below 2 or beyond what the texts were tokenized for, a size below 1, sizes for
+                another kind than landmark, or texts that were tokenized by sentence for sizes (or the reverse).
+        """
+        length = self._length(max_length)
+        if texts.limit is not None and length > texts.limit:
+            raise ValueError(f"max_length: {length} is more than the {texts.limit} that the texts were tokenized for")
+        kind = self.pooling.kind
+        if kind == "landmark":
+            return landmark_layouts(texts, self._chunks(texts, granularity), self.tokens, length, self.pooling.overflow)
+        if granularity is not None:
+            self._check_landmark("granularity")
+        if kind == "multi_cls":
+            every = np.full(len(texts), self.pooling.every or 128)
+            return multi_cls_layouts(texts, chunk_parts(*texts.parts(), every), self.tokens, length)
+        steps = {"cls": None, "mean_at_k": self.pooling.k}
+        return plain_layouts(texts, self.tokens, length, steps.get(kind, 1))
+
+    def _length(self, max_length: int | None) -> int:
+        return self.max_length if max_length is None else _checked_length(max_length)
+
+    def _check_landmark(self, what: str) -> None:
+        if self.pooling.kind != "landmark":
+            raise ValueError(f"{what} applies to the pooling kind 'landmark' only, not {self.pooling.kind!r}")
+
+    def _chunks(self, texts: TokenizedTexts, granularity: int | Sequence[int] | None) -> Chunks:
+        sizes = self._sizes(granularity, len(texts))
+        if (sizes is None) != (texts.pieces is not None):
+            have, want = ("whole", "by sentence") if sizes is None else ("by sentence", "whole")
+            raise ValueError(f"the texts were tokenized {have}, and this granularity needs them tokenized {want}")
+        return chunk_parts(*texts.parts(), sizes)
+
+    def _sizes(self, granularity: int | Sequence[int] | None, num_texts: int) -> Ints | None:
+        """[texts] chunk sizes, or None for sentences."""
         given: Any = self.pooling.granularity if granularity is None else granularity
         if isinstance(given, str):
             return None
         if granularity is None and isinstance(given, tuple):
             given = min(given)
-        sizes = [int(size) for size in given] if isinstance(given, Iterable) else [int(given)] * num_texts
+        sizes = np.asarray(given, dtype=np.int64)
+        if not sizes.ndim:
+            sizes = np.full(num_texts, sizes)
         if len(sizes) != num_texts:
             raise ValueError(f"granularity: {len(sizes)} sizes for {num_texts} texts; give one, or one for each text")
-        if sizes and min(sizes) < 1:
-            raise ValueError(f"granularity: {min(sizes)} is not an integer of at least 1")
+        if len(sizes) and sizes.min() < 1:
+            raise ValueError(f"granularity: {sizes.min()} is not an integer of at least 1")
         return sizes
-
-    def _plain_layout(self, ids: Ids, max_length: int) -> Layout:
-        if self.pooling.kind == "multi_cls":
-            out, positions = multi_cls_ids(ids, self.tokens, max_length, self.pooling.every or 128)
-            return Layout(out.tolist(), positions.tolist())
-        out = plain_ids(ids, self.tokens, max_length).tolist()
-        if self.pooling.kind == "cls":
-            return Layout(out, [0])
-        step = self.pooling.k or 1 if self.pooling.kind == "mean_at_k" else 1
-        return Layout(out, list(range(0, len(out), step)))
-
-    def _sentence_layouts(self, texts: list[str], max_length: int, with_spans: bool) -> list[Layout]:
-        """One landmark after each sentence; each sentence is tokenized alone, all in one call."""
-        splitter = self.sentence_splitter or SentencexSplitter()
-        pieces = [sentence_pieces(text, splitter) for text in texts]
-        cut = [text[start:end] for text, spans in zip(texts, pieces, strict=True) for start, end in spans]
-        tokenized = iter(self._tokenize(cut, max_length, with_spans))
-        layouts = []
-        for spans in pieces:
-            parts = [next(tokenized) for _ in spans]
-            ids = np.concatenate([ids for ids, _ in parts])
-            ends = np.unique(np.cumsum([len(ids) for ids, _ in parts]))
-            offsets = None
-            if with_spans:
-                shifted = zip(parts, spans, strict=True)
-                offsets = np.concatenate([own + start for (_, own), (start, _) in shifted if own is not None])
-            layouts.append(
-                landmark_layout(ids, ends[ends > 0], self.tokens, max_length, self.pooling.overflow, offsets)
-            )
-        return layouts
-
-    def _tokenize(self, texts: list[str], max_length: int, with_offsets: bool) -> list[tuple[Ids, Ids | None]]:
-        """Each text's first ``max_length`` ids, without special tokens, and their characters if asked for."""
-        if not texts:
-            return []
-        call = _tokenizer_call(self.hf_tokenizer, with_offsets)
-        try:
-            encoded = call(texts)
-        except (TypeError, UnicodeEncodeError):
-            # Half of a surrogate pair, which broken JSON leaves behind, is no text for the tokenizer.
-            encoded = call([_SURROGATE.sub("\ufffd", text) for text in texts])
-        all_ids = [np.asarray(ids[:max_length], dtype=np.int64) for ids in encoded["input_ids"]]
-        if not with_offsets:
-            return [(ids, None) for ids in all_ids]
-        offsets = [np.asarray(own[:max_length], dtype=np.int64).reshape(-1, 2) for own in encoded["offset_mapping"]]
-        return list(zip(all_ids, offsets, strict=True))
 
 
 class LandmarkTokenizer(PoolingTokenizer):
@@ -183,23 +244,6 @@ class LandmarkTokenizer(PoolingTokenizer):
         sizes: Any = granularity if isinstance(granularity, (int, str)) else tuple(granularity)
         pooling = PoolingConfig("landmark", granularity=sizes, overflow=overflow)
         super().__init__(tokenizer, pooling, max_length, sentence_splitter)
-
-
-def _tokenizer_call(tokenizer: Any, with_offsets: bool) -> Callable[[list[str]], Any]:
-    def call(texts: list[str]) -> Any:
-        return tokenizer(
-            texts,
-            add_special_tokens=False,
-            split_special_tokens=True,
-            padding=False,
-            truncation=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            return_offsets_mapping=with_offsets,
-            verbose=False,
-        )
-
-    return call
 
 
 def checked_texts(texts: Sequence[str]) -> list[str]:
