@@ -33,6 +33,7 @@ KINDS = [
 ]
 # Shorter and longer than the window of the tiny ModernBERT (8 to either side) and than its blocks; some of one length.
 LENGTHS = [0, 3, 90, 1, 20, 20, 7, 60, 9]
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
 SMALL = {
     "vocab_size": 512,
     "hidden_size": 32,
@@ -47,7 +48,7 @@ SMALL = {
 def encoder_of(kind, **options):
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        settings = {**SMALL, "pad_token_id": 0, "local_attention": 16, **options}
+        settings = {**SMALL, "local_attention": 16, **SPECIAL, **options}
         if kind != "modernbert":
             del settings["local_attention"]
         return AutoModel.from_config(AutoConfig.for_model(kind, **settings)).eval()
@@ -260,10 +261,10 @@ def test_what_would_look_across_texts_is_refused(tiny_tokenizer, texts_of):
     causal.layers[0].self_attn.is_causal = True
     assert refused(causal, "GteAttention: packed texts cannot be combined with is_causal")
     module = PooledEncoder(encoder_of("gte"), pooling)
+    module.encoder.config._attn_implementation = attention.NAME
+    segments = Segments(batch["cu_seqlens"], batch["max_seqlen"])
+    mask = torch.zeros(1, 1, len(batch["input_ids"]), len(batch["input_ids"]))
     with pytest.raises(PackedAttentionError, match="attention_mask"):
-        module.encoder.config._attn_implementation = attention.NAME
-        segments = Segments(batch["cu_seqlens"], batch["max_seqlen"])
-        mask = torch.zeros(1, 1, len(batch["input_ids"]), len(batch["input_ids"]))
         module.encoder(batch["input_ids"][None], attention_mask=mask, packed_segments=segments)
 
 

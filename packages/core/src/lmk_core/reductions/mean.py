@@ -21,7 +21,7 @@ def masked_mean(
 def segment_mean(
     hidden: Float[Tensor, "pooled dim"], texts: Int[Tensor, " pooled"], num_texts: int
 ) -> Float[Tensor, "texts dim"]:
-    """Mean of the rows of each text, in float32. ``texts`` says which text a row belongs to; one without any gives zeros."""
+    """Mean of the rows of each text, in float32: ``texts`` says which one a row is of. One without rows gives zeros."""
     sums = hidden.new_zeros((num_texts, hidden.shape[1]), dtype=torch.float32).index_add(0, texts, hidden.float())
     counts = torch.bincount(texts, minlength=num_texts).clamp(min=1)
     return sums / counts.unsqueeze(1)

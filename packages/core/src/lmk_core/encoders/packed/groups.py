@@ -39,7 +39,7 @@ class Rectangle:
     """Which of the tokens stands where; the padding repeats a row's last. None where the tokens fill the rows."""
     kept: Int[Tensor, " tokens"] | None
     """Where each token stands in the rows; None where ``index`` is."""
-    mask: Float[Tensor, "rows|1 1 width|1 width"] | None
+    mask: Float[Tensor, "#rows 1 #width width"] | None
     """Added to the scores: 0 or minus infinity."""
 
 
@@ -132,6 +132,6 @@ def _blocks(lengths: Lengths, half_window: int, device: torch.device) -> Blocks:
     return Blocks(tokens, rows, width, _additive((near & (of_queries == of_keys))[:, None], device))
 
 
-def _additive(seen: NDArray[np.bool_], device: torch.device) -> Float[Tensor, "rows 1 queries keys"]:
+def _additive(seen: NDArray[np.bool_], device: torch.device) -> Float[Tensor, "rows 1 #queries keys"]:
     mask = torch.zeros(seen.shape, dtype=torch.float32)
     return mask.masked_fill_(torch.from_numpy(~seen), float("-inf")).to(device)

@@ -74,7 +74,9 @@ class Segments:
         groups = self._groups(half_window, query)
         parts = [part.split([group.tokens for group in groups]) for part in (query, key, value)]
         outputs = [
-            (_attend_rectangle if isinstance(group, Rectangle) else _attend_blocks)(group, *own, scale, dropout)  # ty: ignore[invalid-argument-type]
+            _attend_rectangle(group, *own, scale, dropout)
+            if isinstance(group, Rectangle)
+            else _attend_blocks(group, *own, scale, dropout)
             for group, *own in zip(groups, *parts, strict=True)
         ]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
@@ -129,13 +131,15 @@ class _Windows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, blocks: Float[Tensor, "blocks width heads dim"]) -> Float[Tensor, "rows heads keys dim"]:
+    def forward(_ctx: Any, blocks: Float[Tensor, "blocks width heads dim"]) -> Float[Tensor, "rows heads keys dim"]:
         rows, width, heads, dim = blocks.shape[0] - 2, *blocks.shape[1:]
         strides = (width * heads * dim, dim, heads * dim, 1)
         return blocks.contiguous().as_strided((rows, heads, 3 * width, dim), strides)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Float[Tensor, "rows heads keys dim"]) -> Float[Tensor, "blocks width heads dim"]:
+    def backward(
+        _ctx: Any, *gradients: Float[Tensor, "rows heads keys dim"]
+    ) -> Float[Tensor, "blocks width heads dim"]:
         (gradient,) = gradients
         rows, heads, keys, dim = gradient.shape
         before, own, behind = gradient.transpose(1, 2).split(keys // 3, dim=1)
