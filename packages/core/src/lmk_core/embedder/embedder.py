@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from lmk_core.embedder.encoding import LandmarkVectors, embed_layouts, evaluating, landmark_vectors, text_windows
 from lmk_core.embedder.saving import SavedConfig, read_config, read_reduction, write_model
 from lmk_core.encoders import PooledEncoder, load_encoder
-from lmk_core.encoders.loading import max_positions
+from lmk_core.encoders.loading import max_positions, refuse_unknown_place
 from lmk_core.layouts import PoolingTokenizer
 from lmk_core.layouts.sentences import SentenceSplitter, SentenceSplitterError, splitter_from_text
 from lmk_core.layouts.tokenizer import checked_texts
@@ -97,6 +97,7 @@ class Embedder:
             ValueError: if ``max_length`` is below 2 or beyond the model's table of positions.
         """
         name = str(name_or_path)
+        refuse_unknown_place(name)
         saved = read_config(name, revision)
         wanted = _wanted_pooling(name, saved, pooling, granularity, overflow)
         if saved is not None:
