@@ -29,7 +29,8 @@ def load_encoder(
 ) -> nn.Module:
     """Load a bidirectional encoder, in evaluation mode on the CPU. Safetensors only; remote code is never run.
 
-    The published gte checkpoints (``model_type`` "new") load as transformers' own gte, and are saved as such. A pooler head is dropped: no strategy here uses it, and unused parameters trouble distributed training.
+    The published gte checkpoints (``model_type`` "new") load as transformers' own gte, and are saved as such. A pooler
+    head is dropped: no strategy here uses it, and unused parameters trouble distributed training.
 
     Args:
         name_or_path: a folder, or a name on the Hugging Face Hub.
@@ -39,8 +40,8 @@ def load_encoder(
         options: passed on to ``AutoModel.from_pretrained``, for example ``attn_implementation``.
 
     Raises:
-        EncoderError: if there is no such model, for a causal or encoder-decoder model, a gte checkpoint that the native model
-            cannot compute, or missing weights.
+        EncoderError: if there is no such model, for a causal or encoder-decoder model, a gte checkpoint that the native
+            model cannot compute, or missing weights.
     """
     name_or_path = str(name_or_path)
     refuse_unknown_place(name_or_path)
