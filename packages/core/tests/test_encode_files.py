@@ -122,7 +122,7 @@ def test_files_of_others(embedder, tmp_path):
     with pytest.raises(TypeError, match="expected many strings, found one str"):
         embedder.encode_to_file("a text", tmp_path / "new.npy")
     with pytest.raises(TypeError, match=r"texts\[1\]: expected a string"):
-        embedder.encode_to_file(["a", 3], tmp_path / "new.npy")
+        embedder.encode_to_file(iter(["a", 3]), tmp_path / "new.npy")
 
 
 def test_no_text_at_all(embedder, tmp_path):
@@ -169,7 +169,7 @@ def test_killed_and_started_again(tiny_model_folder, tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()
     assert not path.exists()
     finished = record_of(path)["shards"]
     assert 2 <= len(finished) < 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Sized
 from itertools import chain
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 from lmk_core.embedder.choosing import refuse_loss, saved_splitter, wanted_pooling
 from lmk_core.embedder.encoding import LandmarkVectors, read_vectors, split_landmarks
 from lmk_core.embedder.files import VectorFile, model_digest
-from lmk_core.embedder.options import EncodeOptions, Job, Output, check_options
+from lmk_core.embedder.options import EncodeOptions, Job, check_options
 from lmk_core.embedder.saving import read_config, read_reduction, write_model
 from lmk_core.encoders import PooledEncoder, load_encoder
 from lmk_core.encoders.loading import max_positions, refuse_unknown_place
@@ -138,8 +138,16 @@ class Embedder:
         """Read the same weights (shared, not copied) with other chunks."""
         return self.with_pooling(self.pooling.with_granularity(granularity))
 
+    @overload
     def encode(
-        self, texts: Sequence[Text], *, output: Output = "numpy", **options: Unpack[EncodeOptions]
+        self, texts: Sequence[Text], *, output: Literal["numpy"] = "numpy", **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def encode(
+        self, texts: Sequence[Text], *, output: Literal["torch"], **options: Unpack[EncodeOptions]
+    ) -> Tensor: ...
+    def encode(
+        self, texts: Sequence[Text], *, output: str = "numpy", **options: Unpack[EncodeOptions]
     ) -> NDArray[np.float32] | Tensor:
         """Embed texts: float32 [n, dim], each of length 1, in the order given. No text gives [0, dim].
 
@@ -153,8 +161,8 @@ class Embedder:
             ValueError: if ``max_length`` is below 2 or beyond the model's table of positions, or another option is
                 out of its range.
         """
-        if output not in get_args(Output):
-            raise ValueError(f"output: {output!r}; valid: {', '.join(get_args(Output))}")
+        if output not in ("numpy", "torch"):
+            raise ValueError(f"output: {output!r}; valid: numpy, torch")
         (vectors,) = self.encode_readings(texts, [self.pooling], **options)
         return torch.from_numpy(vectors) if output == "torch" else vectors
 
@@ -169,6 +177,8 @@ class Embedder:
             ValueError: as `encode`.
         """
         given = checked_texts_and_pairs(texts)
+        if not readings:
+            return []
         job = self._job(readings, options, len(given))
         out = [np.zeros((len(given), job.dim), dtype=np.float32) for _ in readings]
         with job.running() as runs, _progress(len(given) * len(readings), 0, options) as bar:

@@ -176,11 +176,17 @@ class VectorFile:
         temporary.replace(self.record_path)
 
 
-def text_shards(texts: Iterator[Text]) -> Iterator[list[Text]]:
-    """Cut a stream of texts into shards of a bounded number of texts and characters."""
+def text_shards(texts: Iterator[Any]) -> Iterator[list[Text]]:
+    """Cut a stream of texts into shards of a bounded number of texts and characters.
+
+    Raises:
+        TypeError: for what is no text.
+    """
     part: list[Text] = []
     characters = 0
-    for text in texts:
+    for row, text in enumerate(texts):
+        if not isinstance(text, (str, tuple, list)):
+            raise TypeError(f"texts[{row}]: expected a string or a pair of strings, found {type(text).__name__}")
         part.append(text)
         characters += len(text) if isinstance(text, str) else sum(map(len, text))
         if len(part) >= SHARD_TEXTS or characters >= SHARD_CHARACTERS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 import torch
 
@@ -14,8 +14,6 @@ from lmk_core.embedder.devices import Running, running
 from lmk_core.embedder.encoding import Reading
 from lmk_core.encoders import PooledEncoder
 from lmk_core.layouts import PoolingTokenizer
-
-Output = Literal["numpy", "torch"]
 
 
 class EncodeOptions(TypedDict, total=False):
