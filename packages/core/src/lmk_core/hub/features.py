@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from lmk_core.layouts import Layout, PoolingTokenizer
+from lmk_core.layouts import Layouts, PoolingTokenizer
+from lmk_core.pooling import PoolingConfig
 
 Features = dict[str, Any]
 
@@ -22,39 +24,42 @@ _DRAWN = {
     "prompt_mask": "drawn_prompt_mask",
 }
 _OF_READING = "read_attention_mask"
+# Prompts are not cut.
+_LONG = 2**31
 
 
-def layout_features(tokenizer: PoolingTokenizer, layouts: Sequence[Layout], prompt: str | None) -> Features:
+def layout_features(tokenizer: PoolingTokenizer, layouts: Layouts, prompt: str | None) -> Features:
     """``input_ids``, ``attention_mask`` and ``pooling_mask``, each [batch, tokens].
 
     With a prompt also ``prompt_mask``, of the pooled positions that say nothing of the text behind it: see
-    `prompt_positions`.
+    `of_prompt`.
     """
     features: Features = {**tokenizer.pad(layouts)}
     if prompt:
-        call = tokenizer.hf_tokenizer(prompt, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        masks = torch.zeros_like(features["pooling_mask"])
-        for row, layout in enumerate(layouts):
-            masks[row, prompt_positions(tokenizer, layout, len(call["input_ids"]))] = True
-        features["prompt_mask"] = masks
+        own = PoolingTokenizer(tokenizer.hf_tokenizer, PoolingConfig("cls")).tokenize([prompt], max_length=_LONG)
+        mask = torch.zeros_like(features["pooling_mask"])
+        # Row by row, as `pooled` is.
+        mask[features["pooling_mask"]] = torch.from_numpy(of_prompt(tokenizer, layouts, len(own.ids)))
+        features["prompt_mask"] = mask
     return features
 
 
-def prompt_positions(tokenizer: PoolingTokenizer, layout: Layout, prompt_tokens: int) -> list[int]:
-    """The pooled positions that belong to a prompt of ``prompt_tokens`` tokens.
+def of_prompt(tokenizer: PoolingTokenizer, layouts: Layouts, prompt_tokens: int) -> NDArray[np.bool_]:
+    """[all pooled] whether a pooled position belongs to a prompt of ``prompt_tokens`` tokens before the text.
 
-    A landmark, or the CLS of a chunk, belongs to it when its whole chunk does. Any other position does when it is one
-    of the first special token and the prompt's own, as in Sentence Transformers' ``Pooling``.
+    A landmark, or the CLS of a chunk, belongs to it when its whole chunk does. Any other position does when it is the
+    first special token or one of the prompt's own, as in Sentence Transformers' ``Pooling``.
     """
     head = 0 if tokenizer.tokens.first is None else 1
-    if tokenizer.pooling.kind == "landmark":
-        ends = [position - head - index for index, position in enumerate(layout.pooled)]
-    elif tokenizer.pooling.kind == "multi_cls":
-        behind = [*layout.pooled[1:], len(layout) - 1]
-        ends = [position - index - 1 for index, position in enumerate(behind)]
-    else:
-        return [position for position in layout.pooled if position < head + prompt_tokens]
-    return [position for position, end in zip(layout.pooled, ends, strict=True) if end <= prompt_tokens]
+    kind = tokenizer.pooling.kind
+    if kind not in ("landmark", "multi_cls"):
+        return layouts.pooled < head + prompt_tokens
+    # Special tokens before each pooled one, in its own text.
+    before = np.arange(len(layouts.pooled)) - np.repeat(layouts.pooled_bounds[:-1], np.diff(layouts.pooled_bounds))
+    if kind == "landmark":
+        return layouts.pooled - head - before <= prompt_tokens
+    chunk_starts = layouts.pooled - before
+    return chunk_starts + (tokenizer.pooling.every or 1) <= prompt_tokens
 
 
 def without_prompt(pooling_mask: Bool[Tensor, "batch tokens"], prompt_mask: Bool[Tensor, "batch tokens"]) -> Tensor:

@@ -119,7 +119,7 @@ def _adapt_tokenizer(folder: Path, tokenizer: PoolingTokenizer) -> None:
 
 def _lays_out_alike(folder: Path, tokenizer: PoolingTokenizer) -> bool:
     """Whether the saved tokenizer's own call gives CLS text SEP, as Sentence Transformers will call it."""
-    saved = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    saved: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     ours = PoolingTokenizer(saved, PoolingConfig("mean"), tokenizer.max_length)
     specials = " a ".join(saved.all_special_tokens)
     texts = ["", "a", f" a  b\n{specials} ", "a b c d e f g h i j " * 3]

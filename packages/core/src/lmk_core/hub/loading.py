@@ -58,8 +58,9 @@ def _load_module(entry: dict[str, Any], name: str, revision: str | None) -> Any:
     from sentence_transformers.util import import_from_string
 
     kind: str = entry["type"]
+    found: Any
     if kind.startswith(f"{MODULE_NAME}."):
-        found: Any = _own_class(kind)
+        found = _own_class(kind)
     elif kind.startswith("sentence_transformers."):
         found = import_from_string(kind)
     else:
@@ -70,7 +71,7 @@ def _load_module(entry: dict[str, Any], name: str, revision: str | None) -> Any:
     return found.load(name, subfolder=entry["path"], revision=revision)
 
 
-def _own_class(kind: str) -> type:
+def _own_class(kind: str) -> Any:
     """A class of `travelling_source`, made as from a model's folder: so saving and other processes find its file."""
     from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
@@ -78,4 +79,5 @@ def _own_class(kind: str) -> type:
         place = Path(folder) / "lmk_core"
         place.mkdir()
         (place / f"{MODULE_NAME}.py").write_text(travelling_source(), encoding="utf-8")
-        return get_class_from_dynamic_module(kind, place)
+        found: Any = get_class_from_dynamic_module(kind, place)
+        return found

@@ -76,9 +76,11 @@ class LayoutTransformer(Transformer):
         texts = [f"{prompt or ''}{text}" for text in checked_texts(inputs)]
         length = self._length(processing_kwargs, kwargs.get("task"), kwargs.get("max_length"))
         tokenizer = self._layout_tokenizer()
-        features = layout_features(tokenizer, tokenizer.layouts(texts, max_length=length), prompt)
+        tokenized = tokenizer.tokenize(texts, max_length=length)
+        read = tokenizer.lay_out(tokenized, max_length=length)
+        features = layout_features(tokenizer, read, prompt)
         if self.pooling.is_variable and torch.is_grad_enabled():
-            drawn = tokenizer.layouts(texts, max_length=length, granularity=self._draw(texts))
+            drawn = tokenizer.lay_out(tokenized, max_length=length, granularity=self._draw(texts))
             features = both_layouts(features, layout_features(tokenizer, drawn, prompt), tokenizer.tokens.pad)
         return features | {"modality": "text"}
 
