@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 import transformers
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 from torch import nn
 from transformers import AutoTokenizer
 
@@ -45,7 +47,7 @@ def write_sentence_transformer(
         Whether it opens without a flag.
     """
     _adapt_tokenizer(folder, tokenizer)
-    own = tokenizer.pooling.kind in ("cls", "mean") and _lays_out_alike(folder, tokenizer)
+    own = tokenizer.pooling.kind in ("cls", "mean") and _made_alike(folder, tokenizer)
     dim = int(_hidden_size(encoder))
     _write(folder / "sentence_bert_config.json", _transformer_config(encoder))
     _write(folder / MODEL_FILE, _model_config(prompts))
@@ -115,6 +117,27 @@ def _adapt_tokenizer(folder: Path, tokenizer: PoolingTokenizer) -> None:
     if tokenizer.hf_tokenizer.pad_token_id is None:
         config["pad_token"] = tokenizer.hf_tokenizer.convert_ids_to_tokens(tokenizer.tokens.pad)
     _write(path, config)
+
+
+def _made_alike(folder: Path, tokenizer: PoolingTokenizer) -> bool:
+    """Whether the saved tokenizer lays texts out as this package does, or could be told to."""
+    path = folder / "tokenizer.json"
+    if _lays_out_alike(folder, tokenizer):
+        return True
+    if not path.is_file():
+        return False
+    before = path.read_bytes()
+    known = tokenizer.hf_tokenizer.convert_ids_to_tokens
+    ids = [token for token in (tokenizer.tokens.first, tokenizer.tokens.landmark) if token is not None]
+    template = ["$A", known(tokenizer.tokens.landmark)]
+    template = template if tokenizer.tokens.first is None else [known(tokenizer.tokens.first), *template]
+    backend = Tokenizer.from_file(str(path))
+    backend.post_processor = TemplateProcessing(single=template, special_tokens=[(known(one), one) for one in ids])
+    backend.save(str(path))
+    alike = _lays_out_alike(folder, tokenizer)
+    if not alike:
+        path.write_bytes(before)
+    return alike
 
 
 def _lays_out_alike(folder: Path, tokenizer: PoolingTokenizer) -> bool:
