@@ -42,7 +42,7 @@ class _Joined:
     imports: set[str] = field(default_factory=set)
     froms: dict[str, set[str]] = field(default_factory=dict)
     bodies: list[str] = field(default_factory=list)
-    defined: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
 
 
@@ -51,7 +51,8 @@ def travelling_source() -> str:
     """The file's text. The same version of this package gives the same text.
 
     Raises:
-        TravellingSourceError: if two modules define the same name, or one imports in a way that cannot be joined.
+        TravellingSourceError: if two modules use one name for two things, or one imports in a way that cannot be
+            joined.
     """
     joined = _Joined()
     _take(_ROOT, joined)
@@ -72,13 +73,18 @@ def _take(module: str, joined: _Joined) -> None:
             _take_import(module, node, joined, at_top=node in tree.body)
     drop = {number for node in _left_out(tree) for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
     for name in _defined_names(tree):
-        if joined.defined.setdefault(name, module) != module:
-            raise TravellingSourceError(
-                f"{name} is defined in {joined.defined[name]} and in {module}; the file that travels with saved "
-                "models joins both, so rename one of them"
-            )
+        _claim(name, module, joined)
     body = "\n".join(line for number, line in enumerate(lines, start=1) if number not in drop).strip("\n")
-    joined.bodies.append(f"\n# {module}: {(ast.get_docstring(tree) or '').splitlines()[0]}\n\n\n{body}\n")
+    joined.bodies.append(f"\n# {module}: {(ast.get_docstring(tree) or '-').splitlines()[0]}\n\n\n{body}\n")
+
+
+def _claim(name: str, origin: str, joined: _Joined) -> None:
+    """Note where a name is from; the joined file has one of each."""
+    if joined.origins.setdefault(name, origin) != origin:
+        raise TravellingSourceError(
+            f"{name} is of {joined.origins[name]} and of {origin}; the file that travels with saved models joins both, "
+            "so rename one of them"
+        )
 
 
 def _take_import(module: str, node: ast.Import | ast.ImportFrom, joined: _Joined, at_top: bool) -> None:
@@ -87,7 +93,10 @@ def _take_import(module: str, node: ast.Import | ast.ImportFrom, joined: _Joined
     if isinstance(node, ast.Import):
         if any(name.split(".")[0] == _PACKAGE for name in names):
             raise TravellingSourceError(f"{module}:{node.lineno}: import names of {_PACKAGE} with from ... import")
-        joined.imports |= {f"import {name}" for name in names} if at_top else set()
+        if at_top:
+            joined.imports |= {f"import {name}" for name in names}
+            for alias in node.names:
+                _claim(alias.asname or alias.name.split(".")[0], alias.name, joined)
     elif node.level or node.module is None:
         raise TravellingSourceError(f"{module}:{node.lineno}: a relative import cannot be joined")
     elif node.module.split(".")[0] == _PACKAGE:
@@ -97,6 +106,8 @@ def _take_import(module: str, node: ast.Import | ast.ImportFrom, joined: _Joined
             _take(_defining_module(node.module, name), joined)
     elif at_top and node.module not in ("__future__", _ANNOTATIONS_ONLY):
         joined.froms.setdefault(node.module, set()).update(names)
+        for alias in node.names:
+            _claim(alias.asname or alias.name, f"{node.module}.{alias.name}", joined)
 
 
 def _left_out(tree: ast.Module) -> list[ast.stmt]:
