@@ -46,7 +46,7 @@ def load_sentence_transformer(
     listed = json.loads(path.read_text(encoding="utf-8"))
     if not any(entry["type"].startswith(f"{MODULE_NAME}.") for entry in listed):
         return SentenceTransformer(name, revision=revision, trust_remote_code=False, **options)
-    loaded = [_load_module(entry, name, revision) for entry in listed]
+    loaded = [_class(entry["type"], name).load(name, subfolder=entry["path"], revision=revision) for entry in listed]
     config = find_file(name, "config_sentence_transformers.json", revision)
     saved = {} if config is None else json.loads(config.read_text(encoding="utf-8"))
     names = ("prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim")
@@ -54,21 +54,17 @@ def load_sentence_transformer(
     return SentenceTransformer(modules=loaded, **(saved | options))
 
 
-def _load_module(entry: dict[str, Any], name: str, revision: str | None) -> Any:
+def _class(kind: str, name: str) -> Any:
     from sentence_transformers.util import import_from_string
 
-    kind: str = entry["type"]
-    found: Any
     if kind.startswith(f"{MODULE_NAME}."):
-        found = _own_class(kind)
-    elif kind.startswith("sentence_transformers."):
-        found = import_from_string(kind)
-    else:
-        raise SavedModelError(
-            f"{name}: modules.json: {kind} is neither of lmk-core nor of Sentence Transformers; if you trust its code, "
-            "open it with SentenceTransformer(..., trust_remote_code=True)"
-        )
-    return found.load(name, subfolder=entry["path"], revision=revision)
+        return _own_class(kind)
+    if kind.startswith("sentence_transformers."):
+        return import_from_string(kind)
+    raise SavedModelError(
+        f"{name}: modules.json: {kind} is neither of lmk-core nor of Sentence Transformers; if you trust its code, "
+        "open it with SentenceTransformer(..., trust_remote_code=True)"
+    )
 
 
 def _own_class(kind: str) -> Any:
@@ -79,5 +75,4 @@ def _own_class(kind: str) -> Any:
         place = Path(folder) / "lmk_core"
         place.mkdir()
         (place / f"{MODULE_NAME}.py").write_text(travelling_source(), encoding="utf-8")
-        found: Any = get_class_from_dynamic_module(kind, place)
-        return found
+        return get_class_from_dynamic_module(kind, place)
