@@ -114,7 +114,7 @@ def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenize
     splitter = None if tokenizer.sentence_splitter is None else splitter_to_text(tokenizer.sentence_splitter)
     SavedConfig(module.pooling, tokenizer.max_length, splitter).write(folder)
     no_flag = write_sentence_transformer(folder, module.encoder, tokenizer, others.prompts)
-    facts = CardFacts(tokenizer, module.dim, no_flag, encoder.config._name_or_path)
+    facts = CardFacts(tokenizer, module.dim, no_flag, encoder.config._name_or_path, others.prompts)
     (folder / "README.md").write_text(model_card(facts, others.card, others.training), encoding="utf-8")
 
 

@@ -38,6 +38,8 @@ class CardFacts:
     """In Sentence Transformers."""
     trained_from: str | None
     """What the encoder was loaded from."""
+    prompts: Mapping[str, str]
+    """By name."""
 
 
 def model_card(facts: CardFacts, card: Mapping[str, Any] | None, training: Mapping[str, Any] | None) -> str:
@@ -58,6 +60,7 @@ def model_card(facts: CardFacts, card: Mapping[str, Any] | None, training: Mappi
     if unknown:
         raise SavedModelError(f"card: unknown key {', '.join(map(repr, unknown))}; valid: name, {', '.join(_DEFAULTS)}")
     pooling = facts.tokenizer.pooling
+    prompts = {key: text for key, text in facts.prompts.items() if text}
     flag = "" if facts.opens_without_flag else ", trust_remote_code=True"
     parts = [
         f"---\n{_header(facts, given)}---\n\n# {_escaped(name)}\n",
@@ -66,6 +69,7 @@ def model_card(facts: CardFacts, card: Mapping[str, Any] | None, training: Mappi
         f"## Pooling\n\n{_fenced('json', _json(pooling.to_dict(), 'pooling'))}\n{_ABOUT[pooling.kind]}\n",
         f"## Use\n\n{_fenced('python', _LMK)}\n{_fenced('python', _ST % flag)}",
         _ABOUT_FLAG if flag else "",
+        f"## Prompts\n\n{_fenced('json', _json(prompts, 'prompts'))}\n{_ABOUT_PROMPTS}" if prompts else "",
         f"## Training\n\n{_fenced('json', _json(training, 'training'))}" if training else "",
         f"Written by lmk-core {__version__}. The paper: [arXiv 2601.21525](https://arxiv.org/abs/2601.21525).\n",
     ]
@@ -136,6 +140,10 @@ from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path-or-name-of-this-model"%s)
 vectors = model.encode(["a text", "another"])
+"""
+
+_ABOUT_PROMPTS = """\
+Put before the text; Sentence Transformers does it with `encode_query`, `encode_document` and `prompt_name=`.
 """
 
 _ABOUT_FLAG = f"""\
