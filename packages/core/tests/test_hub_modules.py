@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from lmk_core import Embedder, PoolingConfig, load_sentence_transformer
 from lmk_core.hub.config import SavedModelError
+from lmk_core.hub.features import one_layout
 
 KINDS = {
     "cls": PoolingConfig("cls"),
@@ -88,15 +89,15 @@ def test_lengths_of_one_call(tiny_model_folder, tmp_path, texts):
     assert model.preprocess(texts, task="query", max_length=11)["input_ids"].shape[1] == 11
     with pytest.raises(ValueError, match=r"text\.padding: unknown here; valid: text\.max_length"):
         model.preprocess(texts, processing_kwargs={"text": {"padding": "max_length"}})
-    with pytest.raises(TypeError, match="expected a string, found tuple"):
-        model.preprocess([("a", "pair")])
+    with pytest.raises(TypeError, match="expected a string or a pair of strings, found dict"):
+        model.preprocess([{"text": "a"}])
     with pytest.raises(ValueError, match="own preprocess"):
         model(dict(embedder.tokenizer.hf_tokenizer(["a"], return_tensors="pt")))
 
 
-@pytest.mark.parametrize("pooling", [KINDS["fixed"], KINDS["multi_cls"], KINDS["mean_at_k"], KINDS["sentence"]])
+@every_kind
 def test_a_prompt_that_is_not_pooled(tiny_model_folder, tmp_path, texts_of, pooling):
-    """The prompt is read, and counts towards the length, but its own chunks are not pooled."""
+    """The prompt is read, and counts towards the length, but nothing of it is pooled."""
     prompt = "the river of stone and light. in the garden of the " * 2
     texts = ["", *texts_of([1, 30, 120])]
     embedder = Embedder.from_pretrained(tiny_model_folder, pooling, max_length=60)
@@ -107,26 +108,39 @@ def test_a_prompt_that_is_not_pooled(tiny_model_folder, tmp_path, texts_of, pool
     found = model.encode(texts, prompt=prompt)
     assert np.abs(found - pooled_with_it).max() > 1e-2
     np.testing.assert_allclose(model.encode(texts), embedder.encode(texts), atol=1e-5)
-    count = len(embedder.tokenizer.hf_tokenizer(prompt, add_special_tokens=False)["input_ids"])
-    layouts = embedder.tokenizer.layouts([prompt + text for text in texts])
     with torch.no_grad():
-        batch = embedder.tokenizer.pad(layouts)
-        hidden = embedder.module.hidden_states(batch["input_ids"], batch["attention_mask"])
-    for row, layout in enumerate(layouts):
-        special = {"fixed": 2, "sentence": 2, "multi_cls": 1}
-        text_before = [
-            sum(token not in special.values() for token in layout.input_ids[:position]) for position in layout.pooled
-        ]
-        if pooling.kind == "landmark":
-            own = [p for p, done in zip(layout.pooled, text_before, strict=True) if done > count]
-        elif pooling.kind == "multi_cls":
-            own = [p for p, done in zip(layout.pooled, text_before, strict=True) if done + 8 > count]
-        else:
-            own = [p for p in layout.pooled if p > count]
-        mean = hidden[row, own or layout.pooled[-1:]].mean(0)
-        np.testing.assert_allclose(found[row], mean / mean.norm(), atol=1e-5)
+        expected = embedder.module(**embedder.tokenizer(texts, prompt=prompt, include_prompt=False)).numpy()
+    # Sentence Transformers' own mean of an empty text behind a prompt is of its SEP, and so is ours.
+    np.testing.assert_allclose(found, expected, atol=1e-5)
     model.save_pretrained(str(tmp_path / "again"))
-    np.testing.assert_allclose(opened(tmp_path / "again", pooling).encode(texts, prompt=prompt), found, atol=1e-5)
+    again = opened(tmp_path / "again", pooling)
+    np.testing.assert_allclose(again.encode(texts, prompt=prompt), found, atol=1e-5)
+
+
+def test_the_pooled_positions_behind_a_prompt(tiny_model_folder, tmp_path):
+    """A chunk that reaches over the prompt's end is pooled, those before it are not; one landmark always stays."""
+    embedder = Embedder.from_pretrained(tiny_model_folder, "landmark", 4, max_length=60)
+    model = opened(embedder.save_pretrained(tmp_path / "model"), embedder.pooling)
+    prompt = "the river of stone and light in the garden"
+    count = len(embedder.tokenizer.tokenize([prompt])[0])
+    features = model.preprocess([" window" * 9, ""], prompt=prompt)
+    pooled, kept = features["pooling_mask"], features["text_mask"]
+    assert pooled.sum(1).tolist() == [-(-(count + 9) // 4), -(-count // 4)]
+    assert kept.sum(1).tolist() == [-(-(count + 9) // 4) - count // 4, 1]
+    for row in range(2):
+        positions = pooled[row].nonzero().flatten().tolist()
+        assert kept[row].nonzero().flatten().tolist() == positions[-int(kept[row].sum()) :]
+
+
+@pytest.mark.parametrize("pooling", [KINDS["fixed"], KINDS["variable"], KINDS["multi_cls"], KINDS["mean_at_k"]])
+def test_pairs(tiny_model_folder, tmp_path, texts_of, pooling):
+    embedder = Embedder.from_pretrained(tiny_model_folder, pooling, max_length=60)
+    model = opened(embedder.save_pretrained(tmp_path / "model"), pooling)
+    pairs = list(zip(texts_of([1, 30, 120, 40]), texts_of([20, 9, 80, 1], seed=1), strict=True))
+    with torch.no_grad():
+        expected = embedder.module(**embedder.tokenizer(pairs)).numpy()
+    np.testing.assert_allclose(model.encode(pairs), expected, atol=1e-5)
+    assert len(one_layout(model.preprocess(pairs), drawn=True)["input_ids"]) == 4
 
 
 def test_nothing_of_the_folder_runs_without_the_flag(tiny_model_folder, tmp_path):

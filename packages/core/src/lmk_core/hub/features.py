@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import torch
-from jaxtyping import Bool
-from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn import functional
 
-from lmk_core.layouts import Layouts, PoolingTokenizer
-from lmk_core.pooling import PoolingConfig
+from lmk_core.layouts import PoolingTokenizer
+from lmk_core.texts import TokenizedTexts
 
 Features = dict[str, Any]
 
@@ -21,52 +18,24 @@ _DRAWN = {
     "input_ids": "drawn_ids",
     "attention_mask": "drawn_attention_mask",
     "pooling_mask": "drawn_pooling_mask",
-    "prompt_mask": "drawn_prompt_mask",
+    "text_mask": "drawn_text_mask",
 }
 _OF_READING = "read_attention_mask"
-# Prompts are not cut.
-_LONG = 2**31
 
 
-def layout_features(tokenizer: PoolingTokenizer, layouts: Layouts, prompt: str | None) -> Features:
+def layout_features(
+    tokenizer: PoolingTokenizer, texts: TokenizedTexts, max_length: int | None, sizes: Sequence[int] | None = None
+) -> Features:
     """``input_ids``, ``attention_mask`` and ``pooling_mask``, each [batch, tokens].
 
-    With a prompt also ``prompt_mask``, of the pooled positions that say nothing of the text behind it: see
-    `of_prompt`.
+    Where the texts have prompts that they could do without, also ``text_mask``: what is pooled then.
     """
-    features: Features = {**tokenizer.pad(layouts)}
-    if prompt:
-        own = PoolingTokenizer(tokenizer.hf_tokenizer, PoolingConfig("cls")).tokenize([prompt], max_length=_LONG)
-        mask = torch.zeros_like(features["pooling_mask"])
-        # Row by row, as `pooled` is.
-        mask[features["pooling_mask"]] = torch.from_numpy(of_prompt(tokenizer, layouts, len(own.ids)))
-        features["prompt_mask"] = mask
+    whole = tokenizer.lay_out(replace(texts, unpooled=None), max_length=max_length, granularity=sizes)
+    features: Features = {**tokenizer.pad(whole)}
+    if texts.unpooled is not None:
+        without = tokenizer.lay_out(texts, max_length=max_length, granularity=sizes)
+        features["text_mask"] = tokenizer.pad(without)["pooling_mask"]
     return features
-
-
-def of_prompt(tokenizer: PoolingTokenizer, layouts: Layouts, prompt_tokens: int) -> NDArray[np.bool_]:
-    """[all pooled] whether a pooled position belongs to a prompt of ``prompt_tokens`` tokens before the text.
-
-    A landmark, or the CLS of a chunk, belongs to it when its whole chunk does. Any other position does when it is the
-    first special token or one of the prompt's own, as in Sentence Transformers' ``Pooling``.
-    """
-    head = 0 if tokenizer.tokens.first is None else 1
-    kind = tokenizer.pooling.kind
-    if kind not in ("landmark", "multi_cls"):
-        return layouts.pooled < head + prompt_tokens
-    # Special tokens before each pooled one, in its own text.
-    before = np.arange(len(layouts.pooled)) - np.repeat(layouts.pooled_bounds[:-1], np.diff(layouts.pooled_bounds))
-    if kind == "landmark":
-        return layouts.pooled - head - before <= prompt_tokens
-    chunk_starts = layouts.pooled - before
-    return chunk_starts + (tokenizer.pooling.every or 1) <= prompt_tokens
-
-
-def without_prompt(pooling_mask: Bool[Tensor, "batch tokens"], prompt_mask: Bool[Tensor, "batch tokens"]) -> Tensor:
-    """The pooled positions outside the prompt; where there is none, the last pooled one. Shape [batch, tokens]."""
-    kept = pooling_mask & ~prompt_mask
-    last = pooling_mask & (pooling_mask.flip(1).cumsum(1).flip(1) == 1)
-    return torch.where(kept.any(dim=1, keepdim=True), kept, last)
 
 
 def both_layouts(read: Features, drawn: Features, pad_id: int) -> Features:

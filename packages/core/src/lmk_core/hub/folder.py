@@ -129,10 +129,11 @@ def _made_alike(folder: Path, tokenizer: PoolingTokenizer) -> bool:
     before = path.read_bytes()
     known = tokenizer.hf_tokenizer.convert_ids_to_tokens
     ids = [token for token in (tokenizer.tokens.first, tokenizer.tokens.landmark) if token is not None]
-    template = ["$A", known(tokenizer.tokens.landmark)]
-    template = template if tokenizer.tokens.first is None else [known(tokenizer.tokens.first), *template]
+    last, single = known(tokenizer.tokens.landmark), ["$A", known(tokenizer.tokens.landmark)]
+    single = single if tokenizer.tokens.first is None else [known(tokenizer.tokens.first), *single]
+    specials = [(known(token), token) for token in ids]
     backend = Tokenizer.from_file(str(path))
-    backend.post_processor = TemplateProcessing(single=template, special_tokens=[(known(one), one) for one in ids])
+    backend.post_processor = TemplateProcessing(single=single, pair=[*single, "$B", last], special_tokens=specials)
     backend.save(str(path))
     alike = _lays_out_alike(folder, tokenizer)
     if not alike:

@@ -17,10 +17,9 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.utils.data import get_worker_info
 
 from lmk_core.hub.config import CONFIG_FILE, REDUCTION_FILE, SavedConfig
-from lmk_core.hub.features import Features, both_layouts, layout_features, one_layout, without_prompt
+from lmk_core.hub.features import Features, both_layouts, layout_features, one_layout
 from lmk_core.layouts import PoolingTokenizer
 from lmk_core.layouts.sentences import SentenceSplitter, splitter_from_text, splitter_to_text
-from lmk_core.layouts.tokenizer import checked_texts
 from lmk_core.pooling.config import PoolingConfig
 from lmk_core.pooling.draw import draw_granularity
 from lmk_core.reductions.build import build_reduction
@@ -65,23 +64,21 @@ class LayoutTransformer(Transformer):
         processing_kwargs: Any = None,
         **kwargs: Any,
     ) -> Features:
-        """Lay texts out, the prompt before each of them, and pad them on the right: see `layout_features`.
+        """Lay texts or pairs of texts out, the prompt before each, and pad them on the right: see `layout_features`.
 
         Raises:
-            TypeError: if an input is no text.
+            TypeError: if an input is neither a text nor a pair.
             ValueError: for an option of the tokenizer other than its ``max_length``.
         """
         if not inputs:
             return {}
-        texts = [f"{prompt or ''}{text}" for text in checked_texts(inputs)]
         length = self._length(processing_kwargs, kwargs.get("task"), kwargs.get("max_length"))
         tokenizer = self._layout_tokenizer()
-        tokenized = tokenizer.tokenize(texts, max_length=length)
-        read = tokenizer.lay_out(tokenized, max_length=length)
-        features = layout_features(tokenizer, read, prompt)
+        texts = tokenizer.tokenize(inputs, max_length=length, prompt=prompt, include_prompt=False)
+        features = layout_features(tokenizer, texts, length)
         if self.pooling.is_variable and torch.is_grad_enabled():
-            drawn = tokenizer.lay_out(tokenized, max_length=length, granularity=self._draw(texts))
-            features = both_layouts(features, layout_features(tokenizer, drawn, prompt), tokenizer.tokens.pad)
+            drawn = layout_features(tokenizer, texts, length, self._draw(inputs))
+            features = both_layouts(features, drawn, tokenizer.tokens.pad)
         return features | {"modality": "text"}
 
     def forward(self, features: Features, **kwargs: Any) -> Features:
@@ -107,12 +104,13 @@ class LayoutTransformer(Transformer):
             length = self.query_length if task == "query" else self.document_length
         return length
 
-    def _draw(self, texts: Sequence[str]) -> list[int]:
+    def _draw(self, inputs: Sequence[Any]) -> list[int]:
         """A chunk size for each text."""
         sizes: Any = self.pooling.granularity
         if get_worker_info() is not None:
             self._passes += 1  # a worker's own copy, which sees no training pass
         key = (torch.initial_seed(), self._passes)
+        texts = [text if isinstance(text, str) else "\0".join(text) for text in inputs]
         hashes = [crc32(text.encode("utf-8", "surrogatepass")) for text in texts]
         return [draw_granularity(sizes, *key, row, value) for row, value in enumerate(hashes)]
 
@@ -164,8 +162,8 @@ class LayoutPooling(Pooling):
         if "pooling_mask" not in features:
             raise ValueError("no pooling_mask: features must come from this model's own preprocess(texts)")
         mask = features["pooling_mask"]
-        if not self.include_prompt and "prompt_mask" in features:
-            mask = without_prompt(mask, features["prompt_mask"])
+        if not self.include_prompt:
+            mask = features.get("text_mask", mask)
         features["sentence_embedding"] = self.reduction(features["token_embeddings"], mask)
         return features
 

@@ -1,12 +1,14 @@
 """The one Python file that a saved model carries: this package's own source, joined.
 
 With it Sentence Transformers opens the model where this package is not installed. It is made from the source of
-`lmk_core.hub.modules` and of all that this imports from the package, so there is no second copy to keep.
+`lmk_core.hub.modules` and of all that this imports from the package, so there is no second copy to keep. Of private
+names that several modules define all but the first become ``_name__module``.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -67,13 +69,17 @@ def _take(module: str, joined: _Joined) -> None:
     joined.done.add(module)
     source = _source(module)
     tree = ast.parse(source)
-    lines = source.splitlines()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _take_import(module, node, joined, at_top=node in tree.body)
+    names = _defined_names(tree)
+    taken = {
+        name: f"{name}__{module.rpartition('.')[2]}" for name in names if name[0] == "_" and name in joined.origins
+    }
+    for name in names:
+        _claim(taken.get(name, name), module, joined)
+    lines = renamed(source, tree, taken).splitlines()
     drop = {number for node in _left_out(tree) for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    for name in _defined_names(tree):
-        _claim(name, module, joined)
     body = "\n".join(line for number, line in enumerate(lines, start=1) if number not in drop).strip("\n")
     joined.bodies.append(f"\n# {module}: {(ast.get_docstring(tree) or '-').splitlines()[0]}\n\n\n{body}\n")
 
@@ -108,6 +114,30 @@ def _take_import(module: str, node: ast.Import | ast.ImportFrom, joined: _Joined
         joined.froms.setdefault(node.module, set()).update(names)
         for alias in node.names:
             _claim(alias.asname or alias.name, f"{node.module}.{alias.name}", joined)
+
+
+def renamed(source: str, tree: ast.Module, names: Mapping[str, str]) -> str:
+    """The source with other names for some of what it defines; every use of such a word must be a plain name.
+
+    Raises:
+        TravellingSourceError: where one of them is an argument, a keyword or an attribute too, or imported.
+    """
+    lines = [line.encode() for line in source.splitlines()]
+    places: set[tuple[int, int, str]] = set()
+    for node in ast.walk(tree):
+        words = [getattr(node, key, None) for key in ("arg", "attr", "asname")]
+        words += [alias.name for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)]
+        if bad := sorted(set(names).intersection(word for word in words if isinstance(word, str))):
+            raise TravellingSourceError(f"{bad[0]} is defined twice in the package, and not only a name; rename it")
+        if isinstance(node, ast.Name) and node.id in names:
+            places.add((node.lineno, node.col_offset, node.id))
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in names:
+            column = lines[node.lineno - 1].index(b" " + node.name.encode(), node.col_offset) + 1
+            places.add((node.lineno, column, node.name))
+    for number, column, name in sorted(places, reverse=True):
+        line = lines[number - 1]
+        lines[number - 1] = line[:column] + names[name].encode() + line[column + len(name.encode()) :]
+    return "\n".join(line.decode() for line in lines)
 
 
 def _left_out(tree: ast.Module) -> list[ast.stmt]:
