@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 
 from lmk_core import Embedder, PoolingConfig, load_sentence_transformer
 from lmk_core.hub.config import SavedModelError
 from lmk_core.hub.features import one_layout
+from lmk_core.hub.modules import LayoutPooling, LayoutTransformer
 
 KINDS = {
     "cls": PoolingConfig("cls"),
@@ -75,6 +77,29 @@ def test_shorter_texts_and_hidden_states(tiny_model_folder, tmp_path, texts, poo
     assert [len(state) for state in states] == embedder.tokenizer.layouts(texts, max_length=20).lengths.tolist()
     model.save_pretrained(str(tmp_path / "again"))
     assert Embedder.from_pretrained(tmp_path / "again").max_length == 20
+
+
+@pytest.mark.parametrize("pooling", [KINDS["mean"], KINDS["fixed"]])
+def test_texts_beyond_what_the_config_says_of_positions(tiny_model_folder, tmp_path, texts, pooling):
+    """It is no limit of a rotary encoder; Sentence Transformers would cut to it."""
+    embedder = Embedder.from_pretrained(tiny_model_folder, pooling, max_length=60)
+    embedder.module.encoder.config.max_position_embeddings = 16
+    model = opened(embedder.save_pretrained(tmp_path / "model"), pooling)
+    assert model.config.max_position_embeddings == 16
+    np.testing.assert_allclose(model.encode(texts), embedder.encode(texts), atol=1e-5)
+    if pooling.kind == "landmark":
+        model.save_pretrained(str(tmp_path / "again"))
+        assert opened(tmp_path / "again", pooling).max_seq_length == 60
+
+
+def test_modules_put_together_by_hand(tiny_model_folder, texts):
+    embedder = Embedder.from_pretrained(tiny_model_folder, "landmark", 8, max_length=60)
+    transformer = LayoutTransformer(str(tiny_model_folder), pooling={"kind": "landmark", "granularity": 8})
+    model = SentenceTransformer(modules=[transformer, LayoutPooling(32, embedder.pooling), Normalize()])
+    model.max_seq_length = 60
+    np.testing.assert_allclose(model.encode(texts), embedder.encode(texts), atol=1e-5)
+    transformer.unpad_inputs = True
+    assert transformer.can_flatten_inputs is False
 
 
 def test_lengths_of_one_call(tiny_model_folder, tmp_path, texts):

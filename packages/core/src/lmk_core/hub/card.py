@@ -135,7 +135,7 @@ vectors = model.encode(["a text", "another"])
 """
 
 _ST = """
-# pip install sentence-transformers
+# pip install 'sentence-transformers>=6.2'
 from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path-or-name-of-this-model"%s)

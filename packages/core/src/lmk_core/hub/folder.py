@@ -49,7 +49,7 @@ def write_sentence_transformer(
     _adapt_tokenizer(folder, tokenizer)
     own = tokenizer.pooling.kind in ("cls", "mean") and _made_alike(folder, tokenizer)
     dim = int(_hidden_size(encoder))
-    _write(folder / "sentence_bert_config.json", _transformer_config(encoder))
+    _write(folder / "sentence_bert_config.json", _transformer_config(encoder, tokenizer.max_length))
     _write(folder / MODEL_FILE, _model_config(prompts))
     if own:
         names = [f"{_ST}.base.modules.Transformer", f"{_ST}.{_ST[:-1]}.modules.Pooling"]
@@ -162,8 +162,10 @@ def _hidden_size(encoder: Any) -> int:
     return encoder.config.hidden_size
 
 
-def _transformer_config(encoder: nn.Module) -> dict[str, Any]:
+def _transformer_config(encoder: nn.Module, max_length: int) -> dict[str, Any]:
     config: dict[str, Any] = {
+        # Said here, it is not lowered to the config's max_position_embeddings, which is no limit of a rotary encoder.
+        "max_seq_length": max_length,
         "transformer_task": "feature-extraction",
         "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
         "module_output_name": "token_embeddings",

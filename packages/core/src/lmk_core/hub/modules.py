@@ -129,7 +129,7 @@ class LayoutTransformer(Transformer):
         if path is None:
             raise FileNotFoundError(f"{model_name_or_path}: {CONFIG_FILE} is missing")
         saved = SavedConfig.read(path)
-        config["pooling"] = saved.pooling
+        config |= {"pooling": saved.pooling, "max_seq_length": saved.max_length}
         if saved.sentence_splitter is not None:
             config["sentence_splitter"] = splitter_from_text(saved.sentence_splitter, model_name_or_path)
         return config
