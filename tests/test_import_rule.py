@@ -25,7 +25,10 @@ ALLOWED = {
     "lmk_experiments": {"lmk_core", "lmk_train", "lmk_eval", "lmk_slurm"},
 }
 THIRD_PARTY = {
-    "lmk_core": {"numpy", "safetensors", "sentencex", "tokenizers", "torch", "tqdm", "transformers", "jaxtyping"},
+    "lmk_core": {
+        *("jaxtyping", "numpy", "safetensors", "tokenizers", "torch", "tqdm", "transformers"),
+        *("sentence_transformers", "sentencex"),  # extras
+    },
     "lmk_slurm": {"submitit"},
 }
 HEAVY = ("torch", "lightning", "transformers", "mteb", "mlflow")

@@ -7,6 +7,7 @@ import pytest
 
 MODULES = [
     "lmk_train.callbacks.validation",
+    "lmk_train.config.card",
     "lmk_train.config.resumable",
     "lmk_train.config.training",
     "lmk_train.data.batches",

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from lmk_core.lazy import lazy_exports
 from lmk_core.pooling import PoolingConfig, PoolingConfigError, draw_granularity
 from lmk_core.recording import NullRecorder, Recorder
+from lmk_core.version import __version__
 
 if TYPE_CHECKING:
     from lmk_core.embedder import Embedder
     from lmk_core.encoders import PooledEncoder, load_encoder
+    from lmk_core.hub import load_sentence_transformer
     from lmk_core.layouts import LandmarkTokenizer, Layout, Layouts, PoolingTokenizer, SpecialTokens, TokenizedTexts
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Embedder",
@@ -32,8 +32,10 @@ __all__ = [
     "Recorder",
     "SpecialTokens",
     "TokenizedTexts",
+    "__version__",
     "draw_granularity",
     "load_encoder",
+    "load_sentence_transformer",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -48,5 +50,6 @@ __getattr__, __dir__ = lazy_exports(
         "SpecialTokens": "lmk_core.layouts",
         "TokenizedTexts": "lmk_core.layouts",
         "load_encoder": "lmk_core.encoders",
+        "load_sentence_transformer": "lmk_core.hub",
     },
 )

@@ -26,6 +26,7 @@ from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint
 from lmk_train.callbacks.recording import MetricsReporter, ProgressBar
 from lmk_train.callbacks.validation import RetrievalValidation
 from lmk_train.config import TrainConfig
+from lmk_train.config.card import for_card
 from lmk_train.data.module import ContrastiveData
 from lmk_train.data.rows import Rows
 from lmk_train.finished import is_finished, mark_finished, remove_mark
@@ -92,7 +93,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     embedder.module.eval()
     check_weights(embedder.module, config.optim.steps, config.optim)
     remove_mark(folder)
-    embedder.save_pretrained(folder / "model")
+    embedder.save_pretrained(folder / "model", training=for_card(config))
     mark_finished(config, folder)
     _remove_checkpoints(folder)
     recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -18,7 +18,7 @@ from lmk_core.embedder.choosing import refuse_loss, saved_splitter, wanted_pooli
 from lmk_core.embedder.encoding import LandmarkVectors, read_vectors, split_landmarks
 from lmk_core.embedder.files import VectorFile, model_digest
 from lmk_core.embedder.options import EncodeOptions, Job, check_options
-from lmk_core.embedder.saving import read_config, read_reduction, write_model
+from lmk_core.embedder.saving import ForOthers, read_config, read_reduction, read_saved_prompts, write_model
 from lmk_core.encoders import PooledEncoder, load_encoder
 from lmk_core.encoders.loading import max_positions, refuse_unknown_place
 from lmk_core.layouts import PoolingTokenizer
@@ -36,13 +36,18 @@ class Embedder:
     Attributes:
         module: the `PooledEncoder`, to train or to call on batches of ``tokenizer``.
         tokenizer: the `PoolingTokenizer`.
+        prompts: texts to put before others, by name; saved with the model, for Sentence Transformers. `encode` puts
+            none.
     """
 
-    def __init__(self, module: PooledEncoder, tokenizer: PoolingTokenizer) -> None:
+    def __init__(
+        self, module: PooledEncoder, tokenizer: PoolingTokenizer, prompts: Mapping[str, str] | None = None
+    ) -> None:
         if module.pooling != tokenizer.pooling:
             raise ValueError(f"the module pools {module.pooling}, the tokenizer lays out {tokenizer.pooling}")
         self.module = module
         self.tokenizer = tokenizer
+        self.prompts = dict(prompts or {})
 
     @property
     def pooling(self) -> PoolingConfig:
@@ -117,7 +122,8 @@ class Embedder:
             read_reduction(name, module, revision)
         _check_length(module, max_length)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(module.eval().to(device), tokenizer)
+        prompts = None if saved is None else read_saved_prompts(name, revision)
+        return cls(module.eval().to(device), tokenizer, prompts)
 
     def with_pooling(self, pooling: PoolingConfig) -> Embedder:
         """Read the same weights (shared, not copied) in another way.
@@ -132,7 +138,7 @@ class Embedder:
             )
         module = PooledEncoder(self.module.encoder, pooling, self.module.reduction)
         module.training = self.module.training
-        return Embedder(module, self.tokenizer.with_pooling(pooling))
+        return Embedder(module, self.tokenizer.with_pooling(pooling), self.prompts)
 
     def with_granularity(self, granularity: Granularity | list[int]) -> Embedder:
         """Read the same weights (shared, not copied) with other chunks."""
@@ -270,13 +276,25 @@ class Embedder:
             "bf16": options.get("bf16", False),
         }
 
-    def save_pretrained(self, folder: str | Path) -> Path:
-        """Write the model where `from_pretrained` reads it: encoder, tokenizer, pooling, and the reduction's weights.
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        *,
+        training: Mapping[str, Any] | None = None,
+        card: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Write the model where `from_pretrained` and Sentence Transformers read it, with a model card.
+
+        Args:
+            folder: is replaced as a whole, if it holds a saved model.
+            training: how it was trained, as plain JSON values, for the card.
+            card: for the card: ``name``, ``license``, ``base_model``, ``language``, ``datasets``, ``tags``.
 
         Raises:
-            SavedModelError: if the folder holds something else than a saved model.
+            SavedModelError: if the folder holds something else than a saved model, or ``training`` or ``card`` cannot
+                be written.
         """
-        return write_model(folder, self.module, self.tokenizer)
+        return write_model(folder, self.module, self.tokenizer, ForOthers(self.prompts, training, card))
 
 
 def _check_length(module: PooledEncoder, max_length: int) -> None:

@@ -1,84 +1,56 @@
 """The folder of a saved model.
 
 The encoder and the tokenizer as transformers saves them, ``lmk_config.json`` (pooling, max_length, overflow, the
-sentence splitter if there is one, and the version that wrote it), and ``reduction.safetensors`` when the reduction has
-parameters.
+sentence splitter if there is one, and the version that wrote it), ``reduction.safetensors`` when the reduction has
+parameters, the files by which Sentence Transformers opens it (`lmk_core.hub.folder`), and a model card.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import lmk_core
 from lmk_core.encoders import PooledEncoder
+from lmk_core.hub.card import CardFacts, model_card
+from lmk_core.hub.config import CONFIG_FILE, REDUCTION_FILE, SavedConfig, SavedModelError
+from lmk_core.hub.find import find_file
+from lmk_core.hub.folder import (
+    LAYOUT_POOLING_FOLDER,
+    MODEL_FILE,
+    read_own_modules,
+    read_prompts,
+    write_sentence_transformer,
+)
 from lmk_core.layouts import PoolingTokenizer
 from lmk_core.layouts.sentences import splitter_to_text
-from lmk_core.pooling import PoolingConfig, PoolingConfigError
-
-CONFIG_FILE = "lmk_config.json"
-REDUCTION_FILE = "reduction.safetensors"
-
-
-class SavedModelError(ValueError):
-    """A folder that cannot be written or read as a saved model."""
 
 
 @dataclass(frozen=True)
-class SavedConfig:
-    """What ``lmk_config.json`` says."""
+class ForOthers:
+    """What a saved folder tells its readers besides the model itself."""
 
-    pooling: PoolingConfig
-    max_length: int
-    sentence_splitter: str | None = None
-    """As `splitter_to_text` gives it; None if the model has none."""
-
-
-def find_file(name_or_path: str, file: str, revision: str | None = None) -> Path | None:
-    """A file of a folder or of a repository on the Hub, or None if it has no such file."""
-    if Path(name_or_path).is_dir():
-        path = Path(name_or_path) / file
-        return path if path.is_file() else None
-    from transformers.utils import cached_file
-
-    found = cached_file(
-        name_or_path,
-        file,
-        revision=revision,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        _raise_exceptions_for_gated_repo=False,
-    )
-    return None if found is None else Path(str(found))
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """By name, for Sentence Transformers."""
+    training: Mapping[str, Any] | None = None
+    """The training's configuration, for the card."""
+    card: Mapping[str, Any] | None = None
+    """See `model_card`."""
 
 
 def read_config(name_or_path: str, revision: str | None = None) -> SavedConfig | None:
-    """Read ``lmk_config.json``; None if there is none, that is for a plain model of transformers.
+    """Read ``lmk_config.json``, or what Sentence Transformers wrote; None for a plain model of transformers.
 
     Raises:
         SavedModelError: if the file is not what `write_model` writes.
     """
     path = find_file(name_or_path, CONFIG_FILE, revision)
     if path is None:
-        return None
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        pooling = PoolingConfig.from_dict(values["pooling"])
-        max_length = values["max_length"]
-        splitter = values.get("sentence_splitter")
-    except (json.JSONDecodeError, KeyError, TypeError, PoolingConfigError) as error:
-        raise SavedModelError(
-            f"{path}: {type(error).__name__}: {error}; expected the keys pooling, max_length"
-        ) from error
-    if not isinstance(max_length, int) or max_length < 2:
-        raise SavedModelError(f"{path}: max_length: {max_length!r}; expected an integer of at least 2")
-    if splitter is not None and not isinstance(splitter, str):
-        raise SavedModelError(f"{path}: sentence_splitter: {splitter!r}; expected a string")
-    return SavedConfig(pooling, max_length, splitter)
+        return read_own_modules(lambda file: find_file(name_or_path, file, revision))
+    return SavedConfig.read(path)
 
 
 def read_reduction(name_or_path: str, module: PooledEncoder, revision: str | None = None) -> None:
@@ -91,13 +63,22 @@ def read_reduction(name_or_path: str, module: PooledEncoder, revision: str | Non
         return
     from safetensors.torch import load_file
 
-    path = find_file(name_or_path, REDUCTION_FILE, revision)
+    # First where Sentence Transformers writes it: what it trained is newer than what was there before.
+    places = (f"{LAYOUT_POOLING_FOLDER}/{REDUCTION_FILE}", REDUCTION_FILE)
+    path = next((found for place in places if (found := find_file(name_or_path, place, revision))), None)
     if path is None:
         raise SavedModelError(f"{name_or_path}: {REDUCTION_FILE} is missing; the reduction would be random")
     module.reduction.load_state_dict(load_file(path))
 
 
-def write_model(folder: str | Path, module: PooledEncoder, tokenizer: PoolingTokenizer) -> Path:
+def read_saved_prompts(name_or_path: str, revision: str | None = None) -> dict[str, str]:
+    """The prompts of a saved model, by name."""
+    return read_prompts(find_file(name_or_path, MODEL_FILE, revision))
+
+
+def write_model(
+    folder: str | Path, module: PooledEncoder, tokenizer: PoolingTokenizer, others: ForOthers | None = None
+) -> Path:
     """Write a model folder: first beside its place, then renamed into it, so that it is never half there.
 
     Raises:
@@ -114,14 +95,14 @@ def write_model(folder: str | Path, module: PooledEncoder, tokenizer: PoolingTok
     token = uuid4().hex[:8]
     new = folder.parent / f".{folder.name}.new-{token}"
     try:
-        _write_files(new, module, tokenizer)
+        _write_files(new, module, tokenizer, others or ForOthers())
         _replace(folder, new, folder.parent / f".{folder.name}.old-{token}")
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return folder
 
 
-def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenizer) -> None:
+def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenizer, others: ForOthers) -> None:
     from safetensors.torch import save_file
 
     encoder: Any = module.encoder
@@ -130,15 +111,11 @@ def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenize
     weights = {name: value.detach().cpu().contiguous() for name, value in module.reduction.state_dict().items()}
     if weights:
         save_file(weights, folder / REDUCTION_FILE)
-    config = {
-        "lmk_core": lmk_core.__version__,
-        "pooling": module.pooling.to_dict(),
-        "max_length": tokenizer.max_length,
-        "overflow": module.pooling.overflow,
-    }
-    if tokenizer.sentence_splitter is not None:
-        config["sentence_splitter"] = splitter_to_text(tokenizer.sentence_splitter)
-    (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    splitter = None if tokenizer.sentence_splitter is None else splitter_to_text(tokenizer.sentence_splitter)
+    SavedConfig(module.pooling, tokenizer.max_length, splitter).write(folder)
+    no_flag = write_sentence_transformer(folder, module.encoder, tokenizer, others.prompts)
+    facts = CardFacts(tokenizer, module.dim, no_flag, encoder.config._name_or_path, others.prompts)
+    (folder / "README.md").write_text(model_card(facts, others.card, others.training), encoding="utf-8")
 
 
 def _replace(folder: Path, new: Path, old: Path) -> None:
