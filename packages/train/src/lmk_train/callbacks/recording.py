@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ class MetricsReporter(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step, last = trainer.global_step, trainer.global_step >= self.steps
-        self._tokens += batch["tokens"]
+        self._tokens += batch.tokens
         if step % self.every == 0 or last:
             self._record(step, outputs["loss"])
         now = time.perf_counter()
@@ -60,6 +61,27 @@ class MetricsReporter(Callback):
         }
         self.recorder.metrics({name: value for name, value in values.items() if math.isfinite(value)}, step)
         self._since, self._tokens = now, 0
+
+
+class TokenizingReport:
+    """Tells of texts that are tokenized for the first time: an event a file, and a bar where stderr is a terminal."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._file: Path | None = None
+        self._bar: tqdm | None = None
+
+    def __call__(self, file: Path, done: int, total: int) -> None:
+        if file != self._file:
+            self._file = file
+            self.recorder.event("tokenizing", file=str(file), bytes=total)
+            if sys.stderr.isatty():
+                self._bar = tqdm(total=total, desc=f"tokenizing {file.name}", unit="B", unit_scale=True, leave=False)
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+            if done >= total:
+                self._bar.close()
+                self._bar = None
 
 
 class ProgressBar(Callback):

@@ -12,6 +12,7 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
 from lmk_core.encoders import PooledEncoder
+from lmk_core.layouts import Layouts, PoolingTokenizer
 from lmk_train.config import OptimConfig, TrainConfig
 from lmk_train.data.collate import Batch
 from lmk_train.loss.contrastive import distillation, info_nce, similarity_logits
@@ -24,15 +25,17 @@ class ContrastiveModule(LightningModule):
 
     Args:
         encoder: Text tensors to unit vectors.
+        tokenizer: Pads layouts.
         config: The training.
 
     Raises:
         NonFiniteError: In a step whose loss or gradient is not finite, before any weight is changed.
     """
 
-    def __init__(self, encoder: PooledEncoder, config: TrainConfig) -> None:
+    def __init__(self, encoder: PooledEncoder, tokenizer: PoolingTokenizer, config: TrainConfig) -> None:
         super().__init__()
         self.encoder = encoder
+        self.tokenizer = tokenizer
         self.config = config
         self._loss: Tensor | None = None
 
@@ -42,15 +45,16 @@ class ContrastiveModule(LightningModule):
 
     def loss(self, batch: Batch) -> Float[Tensor, ""]:
         """The mean loss of a batch's queries, in float32."""
-        queries = self.encoder(**batch["queries"])
-        passages = self.encoder(**batch["passages"])
+        queries, passages = self._embed(batch.queries), self._embed(batch.passages)
         settings = self.config.loss
         logits = similarity_logits(queries, passages, settings.temperature)
-        if batch["teacher"] is None or settings.distillation == "off":
-            return info_nce(logits, batch["sizes"])
-        return distillation(
-            logits, batch["teacher"], batch["scored"], settings.teacher_temperature, sizes=batch["sizes"]
-        )
+        if batch.teacher is None or settings.distillation == "off":
+            return info_nce(logits, batch.sizes)
+        return distillation(logits, batch.teacher, batch.scored, settings.teacher_temperature, sizes=batch.sizes)
+
+    def _embed(self, layouts: Layouts) -> Float[Tensor, "texts dim"]:
+        padded = self.tokenizer.pad(layouts)
+        return self.encoder(**{name: value.to(self.device) for name, value in padded.items()})
 
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:  # noqa: ARG002
         loss = self.loss(batch)
