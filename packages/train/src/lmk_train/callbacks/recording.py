@@ -15,6 +15,9 @@ from tqdm import tqdm
 
 from lmk_core.recording import Recorder
 
+PATIENCE = 5.0
+"""Seconds after which it is worth a record that a file is still being tokenized."""
+
 PROGRESS_SECONDS = 0.5
 """Least time between two reports of progress: a step may take a millisecond, a record is a file."""
 
@@ -64,19 +67,23 @@ class MetricsReporter(Callback):
 
 
 class TokenizingReport:
-    """Tells of texts that are tokenized for the first time: an event a file, and a bar where stderr is a terminal."""
+    """Tells of texts that are tokenized for the first time: a bar where stderr is a terminal, and an event for a file
+    that takes more than ``PATIENCE`` seconds."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._file: Path | None = None
         self._bar: tqdm | None = None
+        self._began: float | None = None
 
     def __call__(self, file: Path, done: int, total: int) -> None:
         if file != self._file:
-            self._file = file
-            self.recorder.event("tokenizing", file=str(file), bytes=total)
+            self._file, self._began = file, time.monotonic()
             if sys.stderr.isatty():
                 self._bar = tqdm(total=total, desc=f"tokenizing {file.name}", unit="B", unit_scale=True, leave=False)
+        if self._began is not None and time.monotonic() - self._began > PATIENCE:
+            self._began = None
+            self.recorder.event("tokenizing", file=str(file), bytes=total)
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
             if done >= total:

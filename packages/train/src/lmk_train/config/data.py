@@ -74,7 +74,9 @@ class TrainSet(Section):
     def _check_choices(self) -> TrainSet:
         for one, other in (("weight", "share"), ("batch_size", "batch_sizes")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
-                raise PydanticCustomError("one_of_two", f"give {one!r} or {other!r}, not both")
+                raise PydanticCustomError(
+                    "one_of_two", "give '{one}' or '{other}', not both", {"one": one, "other": other}
+                )
         return self
 
 

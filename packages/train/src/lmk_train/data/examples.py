@@ -42,7 +42,7 @@ class Example:
 class TrainingSet:
     """The rows of one data set, tokenized, file after file.
 
-    With ``batch_sizes`` the files stand in the order of their lengths, so that each length is one range of rows.
+    With ``batch_sizes`` shorter texts' files stand before longer ones', so that each length is one range of rows.
 
     Raises:
         DataError: A file is faulty, or no length has a batch size for it.
@@ -52,27 +52,24 @@ class TrainingSet:
         self.name = name
         self.negatives = negatives if entry.negatives is None else entry.negatives
         self.entry = entry
-        files = [(file, length_bucket(file)) for path in entry.paths for file in data_files(path)]
-        if entry.batch_sizes is not None:
-            files = _by_length(files, dict(entry.batch_sizes))
         self.files: list[TokenFile] = []
         self.findings = Findings()
         self.parts: list[Part] = []
-        rows, before = 0, None
-        for file, bucket in files:
-            tokens = cache.open(file)
-            self.files.append(tokens)
-            self.findings.merge(tokens.findings_of(file))
-            few = int(((tokens.negatives() < self.negatives) & (tokens.negatives() > 0)).sum())
-            self.findings.counts.update({"few_negatives": few} if few else {})
-            size = (entry.batch_size or batch_size) if entry.batch_sizes is None else dict(entry.batch_sizes)[bucket or ""]
-            start = rows if entry.batch_sizes is not None and bucket != before else None
-            rows, before = rows + len(tokens), bucket
-            if self.parts and start is None:
-                self.parts[-1] = Part(self.parts[-1].start, rows, size)
-            else:
-                self.parts.append(Part(rows - len(tokens), rows, size))
+        files = [file for path in entry.paths for file in data_files(path)]
+        for size, group in _by_length(files, entry, batch_size):
+            start = sum(map(len, self.files))
+            for file in group:
+                self._add(file, cache)
+            self.parts.append(Part(start, sum(map(len, self.files)), size))
         self._ends = np.cumsum([len(file) for file in self.files])
+
+    def _add(self, file: Path, cache: TokenCache) -> None:
+        tokens = cache.open(file)
+        self.files.append(tokens)
+        self.findings.merge(tokens.findings_of(file))
+        available = tokens.negatives()
+        few = int(((available > 0) & (available < self.negatives)).sum())
+        self.findings.counts.update({"few_negatives": few} if few else {})
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -131,9 +128,9 @@ class ExampleDataset(Dataset[Example]):
     def __len__(self) -> int:
         return sum(map(len, self.sets))
 
-    def __getitem__(self, key: RowKey) -> Example:
-        one = self.sets[key.dataset]
-        return draw_example(one[key.row], key, seed=self.seed, dataset=one.name, negatives=one.negatives)
+    def __getitem__(self, index: RowKey) -> Example:
+        one = self.sets[index.dataset]
+        return draw_example(one[index.row], index, seed=self.seed, dataset=one.name, negatives=one.negatives)
 
 
 def draw_example(row: TokenRow, key: RowKey, *, seed: int, dataset: str, negatives: int) -> Example:
@@ -145,14 +142,22 @@ def draw_example(row: TokenRow, key: RowKey, *, seed: int, dataset: str, negativ
     return Example(dataset, key.row, (key.epoch, number), row.texts.select(chosen), row.keys[chosen], scores)
 
 
-def _by_length(files: list[tuple[Path, str | None]], sizes: dict[str, int]) -> list[tuple[Path, str | None]]:
-    """The files in the order of the lengths they hold.
+def _by_length(files: list[Path], entry: TrainSet, batch_size: int) -> list[tuple[int, list[Path]]]:
+    """Groups of files whose rows share batches, shorter texts first, and how many rows make one of their batches.
 
     Raises:
         DataError: A file's name says no length, or one that has no batch size.
     """
-    for file, bucket in files:
+    if entry.batch_sizes is None:
+        return [(entry.batch_size or batch_size, files)]
+    sizes = dict(entry.batch_sizes)
+    groups: dict[str, list[Path]] = {}
+    for file in files:
+        bucket = length_bucket(file)
         if bucket not in sizes:
-            what = f"it holds the length {bucket}" if bucket else "its name says no length, as NAME_len-0-500.jsonl does"
-            raise DataError(file, None, f"{what}; batch_sizes has: {', '.join(sizes)}")
-    return sorted(files, key=lambda one: int(str(one[1]).split("-")[0]))
+            found = (
+                "its name says no length, as NAME_len-0-500.jsonl does" if bucket is None else f"its length is {bucket}"
+            )
+            raise DataError(file, None, f"{found}; batch_sizes has: {', '.join(sizes)}")
+        groups.setdefault(bucket, []).append(file)
+    return [(sizes[bucket], groups[bucket]) for bucket in sorted(groups, key=lambda one: int(one.split("-")[0]))]

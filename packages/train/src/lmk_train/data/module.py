@@ -13,7 +13,7 @@ from lmk_core.layouts import PoolingTokenizer
 from lmk_train.config import TrainConfig
 from lmk_train.data.cache import TokenCache
 from lmk_train.data.cache.building import Report
-from lmk_train.data.collate import Batch, Collator
+from lmk_train.data.collate import Collator
 from lmk_train.data.errors import DataError
 from lmk_train.data.examples import ExampleDataset, open_sets, set_names
 from lmk_train.data.reading import Findings
@@ -94,7 +94,7 @@ class ContrastiveData(LightningDataModule):
             smallest = min(zip(self.mixed, self.dataset.sets, strict=True), key=lambda one: one[0].smallest)[1]
             raise DataError(smallest.entry.paths[0], None, str(error)) from None
 
-    def batches(self, start: int = 0, *, workers: int = 0, pin_memory: bool = False) -> DataLoader[Batch]:
+    def batches(self, start: int = 0, *, workers: int = 0, pin_memory: bool = False) -> DataLoader[Any]:
         """This process's batches of the steps from ``start`` on."""
         # Its own generator: an iterator draws a base seed, which must not move the one that dropout uses.
         keywords: dict[str, Any] = {
@@ -109,7 +109,7 @@ class ContrastiveData(LightningDataModule):
             return DataLoader(streamed, batch_size=None, **keywords)
         return DataLoader(self.dataset, batch_sampler=self.order(start), collate_fn=self.collator, **keywords)
 
-    def train_dataloader(self) -> DataLoader[Batch]:
+    def train_dataloader(self) -> DataLoader[Any]:
         assert self.trainer is not None
         return self.batches(
             self.trainer.global_step,

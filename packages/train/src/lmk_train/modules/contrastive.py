@@ -54,7 +54,11 @@ class ContrastiveModule(LightningModule):
 
     def _embed(self, layouts: Layouts) -> Float[Tensor, "texts dim"]:
         padded = self.tokenizer.pad(layouts)
-        return self.encoder(**{name: value.to(self.device) for name, value in padded.items()})
+        return self.encoder(
+            padded["input_ids"].to(self.device),
+            padded["attention_mask"].to(self.device),
+            padded["pooling_mask"].to(self.device),
+        )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:  # noqa: ARG002
         loss = self.loss(batch)

@@ -20,7 +20,6 @@ from filelock import FileLock
 from lmk_core.layouts import PoolingTokenizer, TokenizedTexts
 from lmk_train.data.cache.files import META, ROWS, TokenFile
 from lmk_train.data.cache.fingerprints import cache_folder, cache_key, content_digest, tokenizer_digest
-from lmk_train.data.errors import DataError
 from lmk_train.data.reading import Findings, Row, read_rows
 from lmk_train.data.reading.cases import SHOWN
 
@@ -186,7 +185,12 @@ def tokenize_row(row: Row, tokenizer: PoolingTokenizer, max_length: int) -> tupl
 
 def _schema(by_sentence: bool) -> pa.Schema:
     nested = pa.list_(pa.list_(pa.int32()))
-    fields = [("line", pa.int64()), ("ids", nested), ("keys", pa.list_(pa.uint64())), ("scores", pa.list_(pa.float64()))]
+    fields = [
+        ("line", pa.int64()),
+        ("ids", nested),
+        ("keys", pa.list_(pa.uint64())),
+        ("scores", pa.list_(pa.float64())),
+    ]
     return pa.schema([*fields, *([("pieces", nested)] if by_sentence else [])])
 
 

@@ -66,7 +66,7 @@ class TokenFile:
 
     def negatives(self) -> NDArray[np.int64]:
         """[rows] how many negatives each row has."""
-        counts = [np.diff(batch.owners) - 2 for batch in self._batches]
+        counts = [np.diff(batch.owners).astype(np.int64) - 2 for batch in self._batches]
         return np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
 
     def __reduce__(self) -> tuple[type[TokenFile], tuple[Path]]:

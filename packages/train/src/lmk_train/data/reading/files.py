@@ -43,7 +43,9 @@ def data_files(path: str | Path) -> list[Path]:
     elif path.is_file():
         files = [path]
     else:
-        raise DataError(path, None, f"does not exist; a file of rows ({VALID}) or a folder of them is expected", "no_file")
+        raise DataError(
+            path, None, f"does not exist; a file of rows ({VALID}) or a folder of them is expected", "no_file"
+        )
     for file in files:
         if file_format(file) is None:
             raise DataError(file, None, f"its name ends in {file.suffix!r}; valid endings: {VALID}", "unknown_ending")
@@ -157,7 +159,7 @@ def _zstd_lines(raw: IO[bytes]) -> Iterator[bytes]:
     import pyarrow as pa
 
     with pa.CompressedInputStream(raw, "zstd") as stream:
-        yield from io.BufferedReader(stream)  # ty: ignore[invalid-argument-type]
+        yield from io.BufferedReader(stream)
 
 
 def parse_json(line: bytes, path: Path, number: int) -> Any:
