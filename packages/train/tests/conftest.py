@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from lmk_core.layouts import PoolingTokenizer
+from lmk_core.pooling import PoolingConfig
 from lmk_train.config import TrainConfig
 
 WORDS = [
@@ -134,6 +136,15 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     ModernBertModel(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def tokenizer(tiny_model: Path) -> PoolingTokenizer:
+    """The tiny model's tokenizer for landmarks."""
+    from transformers import AutoTokenizer
+
+    pooling = PoolingConfig("landmark", granularity=4)
+    return PoolingTokenizer(AutoTokenizer.from_pretrained(tiny_model), pooling, 32)
 
 
 @pytest.fixture
