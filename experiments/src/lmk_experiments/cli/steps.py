@@ -55,7 +55,7 @@ def train(
 
     where = real_root(root)
     loaded = load_training_file(config, tuple(assignments))
-    for reference in (loaded.model.path, *loaded.data.train, loaded.data.validation or ""):
+    for reference in (loaded.model.path, *loaded.data.paths, loaded.data.validation or ""):
         if is_builtin_reference(reference):
             build(reference.removeprefix("built:").split("/")[0], where, report=typer.echo)
         elif is_data_reference(reference):
