@@ -74,7 +74,6 @@ class _Writing:
             stream.flush()
             os.fsync(stream.fileno())
             size = stream.tell()
-            stream.close()
             written.append(
                 {"file": name, "rows": self.rows[name], "bytes": size, "sha256": self.digests[name].hexdigest()}
             )
@@ -115,8 +114,9 @@ def build_published(
     wanted = assigned(files, languages) if layout.by_language else dict.fromkeys(files, "rows")
     out.parent.mkdir(parents=True, exist_ok=True)
     working = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    writing = _Writing(working)
     try:
-        read, findings, writing = [], Findings(keep=None), _Writing(working)
+        read, findings = [], Findings(keep=None)
         for file in files:
             report(f"reading {file}" + (f" ({wanted[file]})" if layout.by_language else ""))
             with contextlib.nullcontext() if progress is None else progress(str(file)) as bar:
@@ -130,6 +130,8 @@ def build_published(
         working.chmod(0o755)
         working.rename(out)
     finally:
+        for stream in writing.streams.values():
+            stream.close()
         shutil.rmtree(working, ignore_errors=True)
     report(
         f"{sum(one['rows'] for one in written):,} rows in {len(written)} files" + (f": {problem}" if problem else "")
