@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ WHOLE_BATCH_CHUNK = 16_384
 """Tokens of a chunk where all graphs are kept: sorted chunks pad less than one batch, and large ones waste no time."""
 
 
+@runtime_checkable
 class Texts(Protocol):
     """What is encoded: `lmk_core.layouts.Layouts`."""
 
