@@ -185,7 +185,7 @@ class RuntimeConfig(Section):
     """Tokens, padding included, that are held for a gradient at once: GradCache, which encodes the rest twice. Null
     holds the whole batch. Halved on its own when a GPU's memory runs out. It never changes a gradient."""
 
-    logits_at_once: PositiveInt = Field(default=2**22, json_schema_extra=TRANSIENT)
+    logits_at_once: PositiveInt = Field(default=2**20, json_schema_extra=TRANSIENT)
     """Logits, queries times passages, that are computed at once; 4 bytes each, and a few copies."""
 
     divergence: float | None = Field(default=2.0, gt=1, json_schema_extra=TRANSIENT)

@@ -55,7 +55,7 @@ class ContrastiveObjective:
         ValueError: A dimension of ``settings.matryoshka`` is larger than the vectors.
     """
 
-    def __init__(self, settings: LossConfig, *, logits_at_once: int = 2**22) -> None:
+    def __init__(self, settings: LossConfig, *, logits_at_once: int = 2**20) -> None:
         self.settings, self.logits_at_once = settings, logits_at_once
 
     def __call__(
