@@ -23,11 +23,11 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint
-from lmk_train.callbacks.recording import MetricsReporter, ProgressBar
+from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
 from lmk_train.callbacks.validation import RetrievalValidation
 from lmk_train.config import TrainConfig
 from lmk_train.data.module import ContrastiveData
-from lmk_train.data.rows import Rows
+from lmk_train.data.reading import Rows
 from lmk_train.finished import is_finished, mark_finished, remove_mark
 from lmk_train.modules.contrastive import ContrastiveModule
 from lmk_train.modules.finite import check_weights
@@ -86,7 +86,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
         device="cpu",  # Lightning moves it
         revision=config.model.revision,
     )
-    data = ContrastiveData(config, embedder.tokenizer)
+    data = ContrastiveData(config, embedder.tokenizer, report=TokenizingReport(recorder))
     validation = _validation(config, embedder, recorder)
     _record_start(config, embedder, data, recorder)
     _fit(config, folder, recorder, embedder, data, validation)
@@ -109,7 +109,7 @@ def _fit(
     validation: RetrievalValidation | None,
 ) -> None:
     path = folder / "checkpoints" / "last.ckpt"
-    steps, rows = config.optim.steps, len(data.dataset)
+    steps, rows = config.optim.steps, data.rows
     callbacks: list[Callback] = [
         MetricsReporter(recorder, config.runtime.log_every, steps),
         ProgressBar(steps),
@@ -176,7 +176,7 @@ def _validation(config: TrainConfig, embedder: Embedder, recorder: Recorder) -> 
         return None
     return RetrievalValidation(
         embedder,
-        Rows([config.data.validation]),
+        Rows([config.data.validation], prompt=config.data.prompt),
         recorder,
         every=config.runtime.validate_every,
         query_max_length=config.data.query_max_length,
@@ -193,12 +193,8 @@ def _record_start(config: TrainConfig, embedder: Embedder, data: ContrastiveData
         torch=str(torch.__version__),
         hostname=socket.gethostname(),
         parameters=sum(parameter.numel() for parameter in embedder.module.parameters()),
-        rows=len(data.dataset),
-        rows_with_scores=data.dataset.rows.scored,
-        rows_without_negatives=data.dataset.rows.without_negatives,
-        dropped_positives_among_negatives=data.dataset.rows.dropped_positives,
+        **data.summary(),
         steps=config.optim.steps,
-        steps_per_epoch=data.order().batches_per_epoch,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -14,6 +15,9 @@ from lmk_core.recording import Recorder
 from lmk_train.modules.contrastive import ContrastiveModule, StepReport
 from lmk_train.modules.divergence import DivergenceError
 from lmk_train.modules.faults import BatchFault
+
+PATIENCE = 5.0
+"""Seconds after which it is worth a record that a file is still being tokenized."""
 
 PROGRESS_SECONDS = 0.5
 """Least time between two reports of progress: a step may take a millisecond, a record is a file."""
@@ -88,6 +92,31 @@ class MetricsReporter(Callback):
         events, module.events = module.events, []
         for event in events:
             self.recorder.event(**event)
+
+
+class TokenizingReport:
+    """Tells of texts that are tokenized for the first time: a bar where stderr is a terminal, and an event for a file
+    that takes more than ``PATIENCE`` seconds."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._file: Path | None = None
+        self._bar: tqdm | None = None
+        self._began: float | None = None
+
+    def __call__(self, file: Path, done: int, total: int) -> None:
+        if file != self._file:
+            self._file, self._began = file, time.monotonic()
+            if sys.stderr.isatty():
+                self._bar = tqdm(total=total, desc=f"tokenizing {file.name}", unit="B", unit_scale=True, leave=False)
+        if self._began is not None and time.monotonic() - self._began > PATIENCE:
+            self._began = None
+            self.recorder.event("tokenizing", file=str(file), bytes=total)
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+            if done >= total:
+                self._bar.close()
+                self._bar = None
 
 
 class ProgressBar(Callback):

@@ -13,7 +13,6 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -41,13 +40,6 @@ def check_trainable(pooling: PoolingConfig) -> PoolingConfig:
     return pooling
 
 
-def want_a_list(value: Any) -> Any:
-    """The value itself, unless it is one path where a list of them is expected."""
-    if isinstance(value, str):
-        raise PydanticCustomError("list_of_files", "a list of files is expected, found {found}", {"found": repr(value)})
-    return value
-
-
 class ModelConfig(Section):
     """The encoder that is fine-tuned."""
 
@@ -56,31 +48,6 @@ class ModelConfig(Section):
 
     revision: str | None = None
     """Branch, tag or commit of a model on the hub; null is its main branch."""
-
-
-class DataConfig(Section):
-    """The rows that are trained on, and how many tokens of them are read."""
-
-    train: tuple[str, ...] = Field(min_length=1, json_schema_extra=CONTENT)
-    """JSON-lines files with the keys `query`, `pos`, `neg` and, for distillation, `pos_scores` and `neg_scores`."""
-
-    @field_validator("train", mode="before")
-    @classmethod
-    def _want_a_list(cls, value: Any) -> Any:
-        return want_a_list(value)
-
-    validation: str | None = Field(default=None, json_schema_extra=TRANSIENT)
-    """A file of the same format that is measured while training; its texts are pooled as the candidates."""
-
-    negatives: NonNegativeInt = 7
-    """Hard negatives of each row, drawn without replacement; with 0, and for a row that has none, the other rows'
-    passages alone are its negatives."""
-
-    query_max_length: int = Field(default=128, ge=2)
-    """Tokens of a query, special tokens included."""
-
-    passage_max_length: int = Field(default=512, ge=2)
-    """Tokens of a passage, special tokens included; also the saved model's own maximum."""
 
 
 class OptimConfig(Section):

@@ -115,13 +115,9 @@ class ContrastiveModule(LightningModule):
         return torch.tensor(self.report.loss)
 
     def _loss(self, batch: Batch, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        def here(tensor: Tensor) -> Tensor:
-            return tensor.to(vectors.device)
-
-        teacher = None if batch.teacher is None else here(batch.teacher)
-        keys = here(batch.query_keys), here(batch.passage_keys)
-        targets = Targets(here(batch.sizes), teacher, here(batch.scored), *keys)
-        return self.objective(vectors[: len(batch.sizes)], vectors[len(batch.sizes) :], targets)
+        here, rows = batch.to(vectors.device), len(batch.sizes)
+        targets = Targets(here.sizes, here.teacher, here.scored, here.query_keys, here.passage_keys)
+        return self.objective(vectors[:rows], vectors[rows:], targets)
 
     def _report(self, passed: Pass, masked: Tensor, norm: Tensor) -> StepReport:
         chunks, wide = passed.chunks, torch.float32 if self.device.type == "mps" else torch.float64
