@@ -47,7 +47,14 @@ def test_defaults_and_round_trip():
         "max_faulty": 0.0,
         "cache": None,
     }
-    assert dump["loss"] == {"temperature": 0.02, "distillation": "auto", "teacher_temperature": 1.0}
+    assert dump["loss"] == {
+        "temperature": 0.02,
+        "distillation": "auto",
+        "teacher_temperature": 1.0,
+        "bidirectional": False,
+        "mask_duplicates": False,
+        "matryoshka": None,
+    }
     assert dump["optim"]["gradient_clip"] == 1.0
     assert TrainConfig.model_validate(json.loads(json.dumps(dump))) == config
     assert hash(config) == hash(TrainConfig.model_validate(dump))

@@ -59,6 +59,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     Raises:
         DataError: A data file is faulty.
         NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
+        DivergenceError: The loss rose far above what it had been; see ``config.runtime.divergence``.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
         OSError: A checkpoint is there but the disk does not give it.
         ValueError: ``config.runtime.devices`` is more than 1, or ``config.init`` names a pre-training: neither is
