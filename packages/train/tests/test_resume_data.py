@@ -35,7 +35,7 @@ def stream(files):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", [mixture, shares, stream])
 def test_losses_of_a_resumed_training(kind, workers, files, make_config, tmp_path, recorder, monkeypatch):
-    """Stopped at step 7 of 20, with a variable granularity and dropout: bit for bit the losses of an undisturbed run."""
+    """Stopped at step 7 of 20, with variable granularity and dropout: the losses of an undisturbed run, bit for bit."""
     settings = {"pooling": {"kind": "landmark", "granularity": [2, 4, 8]}, "optim__steps": 20, **kind(files)}
     train(make_config(**settings), tmp_path / "whole", recorder)
     expected = recorder.curve("train/loss")
