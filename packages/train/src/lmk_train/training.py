@@ -23,12 +23,12 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint
-from lmk_train.callbacks.recording import MetricsReporter, ProgressBar
+from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
 from lmk_train.callbacks.validation import RetrievalValidation
 from lmk_train.config import TrainConfig
 from lmk_train.config.card import for_card
 from lmk_train.data.module import ContrastiveData
-from lmk_train.data.rows import Rows
+from lmk_train.data.reading import Rows
 from lmk_train.finished import is_finished, mark_finished, remove_mark
 from lmk_train.modules.contrastive import ContrastiveModule
 from lmk_train.modules.finite import check_weights
@@ -60,6 +60,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
     Raises:
         DataError: A data file is faulty.
         NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
+        DivergenceError: The loss rose far above what it had been; see ``config.runtime.divergence``.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
         OSError: A checkpoint is there but the disk does not give it.
         ValueError: ``config.runtime.devices`` is more than 1, or ``config.init`` names a pre-training: neither is
@@ -86,7 +87,7 @@ def train(config: TrainConfig, folder: Path, recorder: Recorder | None = None) -
         device="cpu",  # Lightning moves it
         revision=config.model.revision,
     )
-    data = ContrastiveData(config, embedder.tokenizer)
+    data = ContrastiveData(config, embedder.tokenizer, report=TokenizingReport(recorder))
     validation = _validation(config, embedder, recorder)
     _record_start(config, embedder, data, recorder)
     _fit(config, folder, recorder, embedder, data, validation)
@@ -109,7 +110,7 @@ def _fit(
     validation: RetrievalValidation | None,
 ) -> None:
     path = folder / "checkpoints" / "last.ckpt"
-    steps, rows = config.optim.steps, len(data.dataset)
+    steps, rows = config.optim.steps, data.rows
     callbacks: list[Callback] = [
         MetricsReporter(recorder, config.runtime.log_every, steps),
         ProgressBar(steps),
@@ -121,7 +122,7 @@ def _fit(
         trainer = make_trainer(config, folder, callbacks)
         if steps:
             resume = find_checkpoint(config, path, rows, recorder)
-            _run_steps(trainer, ContrastiveModule(embedder.module, config), data, resume)
+            _run_steps(trainer, ContrastiveModule(embedder.module, embedder.tokenizer, config), data, resume)
         if validation is not None and validation.measured_at != steps:
             # No step was taken: 0 were asked, or a checkpoint held the last one.
             validation.run_as_trained(trainer, steps)
@@ -176,7 +177,7 @@ def _validation(config: TrainConfig, embedder: Embedder, recorder: Recorder) -> 
         return None
     return RetrievalValidation(
         embedder,
-        Rows([config.data.validation]),
+        Rows([config.data.validation], prompt=config.data.prompt),
         recorder,
         every=config.runtime.validate_every,
         query_max_length=config.data.query_max_length,
@@ -193,12 +194,8 @@ def _record_start(config: TrainConfig, embedder: Embedder, data: ContrastiveData
         torch=str(torch.__version__),
         hostname=socket.gethostname(),
         parameters=sum(parameter.numel() for parameter in embedder.module.parameters()),
-        rows=len(data.dataset),
-        rows_with_scores=data.dataset.rows.scored,
-        rows_without_negatives=data.dataset.rows.without_negatives,
-        dropped_positives_among_negatives=data.dataset.rows.dropped_positives,
+        **data.summary(),
         steps=config.optim.steps,
-        steps_per_epoch=data.order().batches_per_epoch,
     )
 
 

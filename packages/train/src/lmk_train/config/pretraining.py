@@ -8,13 +8,13 @@ from pydantic import Field, PositiveInt, field_validator
 
 from lmk_core.pooling import PoolingConfig
 from lmk_train.config.base import CONTENT, TRANSIENT, Section
+from lmk_train.config.data import want_a_list
 from lmk_train.config.sections import (
     ModelConfig,
     OptimConfig,
     PoolingField,
     RuntimeConfig,
     check_trainable,
-    want_a_list,
 )
 
 
@@ -26,6 +26,11 @@ class PretrainDataConfig(Section):
 
     max_length: int = Field(default=512, ge=2)
     """Tokens of a text, special tokens included."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files of ``train``."""
+        return self.train
 
     @field_validator("train", mode="before")
     @classmethod
