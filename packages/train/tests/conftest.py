@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from lmk_core.layouts import PoolingTokenizer
+from lmk_core.pooling import PoolingConfig
 from lmk_train.config import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the helpers that processes started by a test import too
@@ -159,6 +161,15 @@ def calm_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
                 parameter.mul_(8)
     model.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def tokenizer(tiny_model: Path) -> PoolingTokenizer:
+    """The tiny model's tokenizer for landmarks."""
+    from transformers import AutoTokenizer
+
+    pooling = PoolingConfig("landmark", granularity=4)
+    return PoolingTokenizer(AutoTokenizer.from_pretrained(tiny_model), pooling, 32)
 
 
 @pytest.fixture

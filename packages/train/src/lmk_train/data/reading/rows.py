@@ -86,7 +86,7 @@ def read_rows(
         except DataError as error:
             findings.add_fault(error)
             continue
-        _count(row, findings, prompt)
+        count_row(row, findings, prompt)
         yield number, row.prompted(prompt)
 
 
@@ -113,18 +113,18 @@ class Rows(Sequence[Row]):
         return self._rows[index]
 
 
-def check_file(path: str | Path, progress: Progress | None = None) -> Findings:
+def check_file(path: str | Path, *, max_faulty: float = 0.0, progress: Progress | None = None) -> Findings:
     """Reads a file or folder and keeps nothing of it.
 
     Raises:
-        DataError: A file or a row is faulty.
+        DataError: A file is faulty, or more than ``max_faulty`` of its rows.
     """
     findings = Findings()
     for file in data_files(path):
         found = Findings()
         for _ in read_rows(file, found, progress=progress):
             pass
-        found.check(file, 0.0)
+        found.check(file, max_faulty)
         findings.merge(found)
     return findings
 
@@ -211,7 +211,8 @@ def _passage(passage: Any, name: str, path: str | Path, number: int) -> str:
     return f"{title} {text}" if title else text
 
 
-def _count(row: Row, findings: Findings, prompt: str | None) -> None:
+def count_row(row: Row, findings: Findings, prompt: str | None) -> None:
+    """Counts what is unusual about a row that is used."""
     findings.rows += 1
     findings.scored += row.has_scores
     found = {
