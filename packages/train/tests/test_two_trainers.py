@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_processes import run_pair
+from started import run_pair
 from two_trainers import train_here
 
 WORKER = Path(__file__).with_name("two_trainers.py")
