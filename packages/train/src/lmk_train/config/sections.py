@@ -141,15 +141,18 @@ class LossConfig(Section):
 class RuntimeConfig(Section):
     """Where and how the training runs. None of it counts in the identity.
 
-    Another accelerator or another number of threads adds the same numbers in another order: the weights are close, not
-    equal. The rest changes no bit of them.
+    Another accelerator, another number of threads or of processes adds the same numbers in another order: the weights
+    are close, not equal; and with several processes dropout is another draw. The rest changes no bit of them.
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=TRANSIENT)
     """The hardware; `auto` takes a GPU when there is one."""
 
     devices: PositiveInt = Field(default=1, json_schema_extra=TRANSIENT)
-    """Processes, one a device."""
+    """Processes of each node, one a device; they share the rows of a step."""
+
+    nodes: PositiveInt = Field(default=1, json_schema_extra=TRANSIENT)
+    """Nodes. More than one are started by a scheduler, as tasks of one step of srun."""
 
     num_workers: NonNegativeInt = Field(default=0, json_schema_extra=TRANSIENT)
     """Processes that read and tokenize rows; 0 does it in the training process."""
