@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
+from lmk_experiments.records.cell import FAILURES
 from lmk_experiments.records.claim import read_claim
 from lmk_experiments.records.tickets import JobNote, last_job
 from lmk_slurm import SchedulerError, Sighting, Ticket, look
@@ -140,7 +141,7 @@ def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
     for event in cell.events():
         if event["event"] == "attempt":
             own = [] if event.get("job") == job.id else ["another job's"]
-        elif event["event"] == "failed" and not own:
+        elif event["event"] in FAILURES and not own:
             own.append(event.get("reason", ""))
     how = _ENDS.get(sighting.state, "")
     if own and own[-1] not in ("", "stopped", "another job's"):

@@ -106,11 +106,12 @@ def retrieval_metrics(
         >>> retrieval_metrics(queries, passages, relevant)["validation/mrr_at_10"]
         0.75
     """
+    alone = {"top_k": 10, "sync_on_compute": False}  # one process of a training may validate while the others wait
     metrics = MetricCollection(
         {
-            "validation/ndcg_at_10": RetrievalNormalizedDCG(top_k=10),
-            "validation/recall_at_10": RetrievalRecall(top_k=10),
-            "validation/mrr_at_10": RetrievalMRR(top_k=10),
+            "validation/ndcg_at_10": RetrievalNormalizedDCG(**alone),
+            "validation/recall_at_10": RetrievalRecall(**alone),
+            "validation/mrr_at_10": RetrievalMRR(**alone),
         },
         compute_groups=False,
     )
