@@ -142,8 +142,8 @@ def _taken(profile: Profile, root: Path) -> Iterator[Finding]:
                 yield Finding("fail", kind, f"would be refused: {error}")
                 continue
         memory = needs.memory_gb or profile.memory_gb
-        tasks = "" if needs.tasks == 1 else f"{needs.tasks} tasks of "
-        asked = f"{needs.nodes} node, {needs.gpus} GPUs, {tasks}{needs.cpus} cores, {memory or '?'} GB, {needs.hours:g} hours"
+        cores = f"{needs.cpus} cores" if needs.tasks == 1 else f"{needs.tasks} tasks of {needs.cpus} cores"
+        asked = f"{needs.nodes} node, {needs.gpus} GPUs, {cores}, {memory or '?'} GB, {needs.hours:g} hours"
         yield Finding("ok", kind, f"would be taken ({asked})")
 
 

@@ -143,9 +143,7 @@ def remove_checkpoints(folder: Path) -> None:
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
-def make_trainer(
-    config: TrainConfig, folder: Path, callbacks: list[Callback], ranks: Ranks | None = None
-) -> Trainer:
+def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback], ranks: Ranks | None = None) -> Trainer:
     """A trainer that logs nothing, saves nothing and takes no scheduler's signals: the callbacks do what is needed."""
     ranks = Ranks() if ranks is None else ranks
     place = ranks.place

@@ -26,8 +26,8 @@ def train(
 
     An interrupted training resumes from ``folder/checkpoints/last.ckpt`` and ends with the weights of an undisturbed
     one. The same configuration trains the same weights on one machine with the same libraries, the same
-    ``runtime.threads`` and the same number of processes; on a GPU nearly the same ones, since some of its kernels add in
-    no fixed order, and on another number of processes too, but for dropout, which is another draw there.
+    ``runtime.threads`` and the same number of processes; nearly the same ones on a GPU, since some of its kernels add
+    in no fixed order, and on another number of processes, but for dropout, which is another draw there.
 
     With ``runtime.devices`` of more than one it starts that many processes here, the ranks, and returns when all have
     ended. Called by several tasks of one srun step, each task is a rank: ``devices`` of them on each of

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from lmk_train.ranks.failures import describe
+from lmk_train.ranks.failures import describe, packed, unpacked
 from lmk_train.ranks.place import Place
 
 _LOOK_SECONDS = 0.5
@@ -38,8 +38,6 @@ class ForwardingRecorder:
         self._call("progress", done, total, unit)
 
     def _call(self, method: str, *values: Any, **named: Any) -> None:
-        from lmk_train.ranks.launch import unpacked
-
         _send(self.connection, {"call": method, "values": values, "named": named})
         answer = json.loads(self.connection.recv_bytes())
         if "error" in answer:
@@ -53,8 +51,6 @@ def main(connection: Connection, parent: int) -> None:
     try:
         _train(connection, json.loads(connection.recv_bytes()))
     except BaseException as error:
-        from lmk_train.ranks.launch import packed
-
         failed = {**describe(error), "at": time.monotonic()}
         _send(connection, {"failed": failed, "error": packed(error)})
         raise

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import pickle
 import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -60,6 +63,31 @@ def describe(error: BaseException) -> dict[str, Any]:
 def cause_of(failures: Iterable[RankFailure]) -> RankFailure:
     """The failure that the others followed from: the first that is no echo, else the first."""
     return min(failures, key=lambda failure: (failure.echo, failure.at))
+
+
+def packed(error: BaseException) -> str:
+    """An exception as text; empty for one that cannot be brought into another process."""
+    # Some are made from other arguments than those that they keep: these are brought over part by part.
+    for content in (error, (type(error), error.args, vars(error))):
+        with contextlib.suppress(Exception):
+            text = base64.b64encode(pickle.dumps(content)).decode()
+            if type(unpacked(text)) is type(error):
+                return text
+    return ""
+
+
+def unpacked(text: str) -> BaseException | None:
+    """The exception, if it can be made here. The text comes from a process of this very training."""
+    with contextlib.suppress(Exception):
+        content = pickle.loads(base64.b64decode(text))  # noqa: S301 - see above
+        if isinstance(content, BaseException):
+            return content
+        kind, arguments, state = content
+        error = kind.__new__(kind)
+        error.args = arguments
+        vars(error).update(state)
+        return error
+    return None
 
 
 def _is_echo(error: BaseException) -> bool:

@@ -30,7 +30,9 @@ class Ranks:
         hosts: The nodes' names, one a rank.
     """
 
-    def __init__(self, place: Place = ALONE, *, hosts: list[str] | None = None, meeting: ProcessGroup | None = None):
+    def __init__(
+        self, place: Place = ALONE, *, hosts: list[str] | None = None, meeting: ProcessGroup | None = None
+    ) -> None:
         self.place, self._meeting = place, meeting
         self.hosts = [socket.gethostname()] if hosts is None else hosts
 

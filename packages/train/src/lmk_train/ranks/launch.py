@@ -7,11 +7,9 @@ that lives here.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -30,8 +28,11 @@ from torch.distributed import TCPStore
 
 from lmk_core.recording import Recorder
 from lmk_train.config import TrainConfig
-from lmk_train.ranks.failures import RankFailedError, RankFailure, cause_of, describe
+from lmk_train.ranks.failures import RankFailedError, RankFailure, cause_of, describe, packed, unpacked
 from lmk_train.ranks.place import Place
+
+CHILD = "lmk_train.ranks.child"
+"""The module that a rank runs."""
 
 _LOOK_SECONDS = 0.1
 _SETTLE_SECONDS = 1.0
@@ -84,8 +85,8 @@ class _Rank:
         environment = {**os.environ, "PYTHONPATH": path}
         if spec["config"]["runtime"]["threads"] is None:
             environment.setdefault("OMP_NUM_THREADS", "1")  # a rank with all cores to itself would slow all others
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "lmk_train.ranks.child", str(theirs.fileno()), str(os.getpid())],
+        process = subprocess.Popen(  # noqa: S603 - a list, and no shell
+            [sys.executable, "-P", "-m", CHILD, str(theirs.fileno()), str(os.getpid())],
             pass_fds=[theirs.fileno()],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -191,23 +192,6 @@ def _call(recorder: Recorder, message: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - brought to the first rank, whose error it is
         return {"error": packed(error), **describe(error)}
     return {}
-
-
-def packed(error: BaseException) -> str:
-    """An exception as text; empty for one that cannot be brought into another process."""
-    with contextlib.suppress(Exception):
-        text = pickle.dumps(error)
-        if type(pickle.loads(text)) is type(error):
-            return base64.b64encode(text).decode()
-    return ""
-
-
-def unpacked(text: str) -> BaseException | None:
-    """The exception, if it can be made here. The text comes from a process of this very training."""
-    with contextlib.suppress(Exception):
-        error = pickle.loads(base64.b64decode(text))
-        return error if isinstance(error, BaseException) else None
-    return None
 
 
 def _error(rank: _Rank) -> BaseException:
