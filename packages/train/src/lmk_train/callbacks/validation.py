@@ -106,12 +106,12 @@ def retrieval_metrics(
         >>> retrieval_metrics(queries, passages, relevant)["validation/mrr_at_10"]
         0.75
     """
-    alone = {"top_k": 10, "sync_on_compute": False}  # one process of a training may validate while the others wait
+    # Not synced: one process of a training validates while the others wait elsewhere.
     metrics = MetricCollection(
         {
-            "validation/ndcg_at_10": RetrievalNormalizedDCG(**alone),
-            "validation/recall_at_10": RetrievalRecall(**alone),
-            "validation/mrr_at_10": RetrievalMRR(**alone),
+            "validation/ndcg_at_10": RetrievalNormalizedDCG(top_k=10, sync_on_compute=False),
+            "validation/recall_at_10": RetrievalRecall(top_k=10, sync_on_compute=False),
+            "validation/mrr_at_10": RetrievalMRR(top_k=10, sync_on_compute=False),
         },
         compute_groups=False,
     )

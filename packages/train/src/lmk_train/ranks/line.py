@@ -172,6 +172,9 @@ def joined_step() -> Generator[FirstEnd | OtherEnd | None]:
     end = FirstEnd(place) if place.rank == 0 else OtherEnd(place)
     try:
         yield end
+        if isinstance(end, FirstEnd):
+            with contextlib.suppress(RankFailedError):
+                end.everyone()  # a task that starts late must find what this one has said
     except BaseException as error:
         if isinstance(end, OtherEnd):
             end.report(error)
