@@ -27,6 +27,12 @@ NO_REFERENCE_DATA = "the reference data is not here: it is looked for in ../shar
 """The one reason that a test may be skipped for in CI: this data is not part of the repository."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tokenized texts of tests go to a folder of their own; subprocesses inherit it."""
+    os.environ["LMK_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of reference data beside the checkout (or in ``LMK_SHARED``); without it the test is skipped."""

@@ -41,9 +41,7 @@ def train_together(folder: str) -> None:
     train_job.run_training(folder)
 
 
-def _rank(
-    values: dict[str, Any], cell: Cell, recorder: CellRecorder | None, step: FirstEnd | OtherEnd | None
-) -> None:
+def _rank(values: dict[str, Any], cell: Cell, recorder: CellRecorder | None, step: FirstEnd | OtherEnd | None) -> None:
     assert step is not None
     place, (rank, do) = step.place, (values["do"] or ":").split(":")
     with (cell.folder / f"rank-{place.rank}").open("a") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from lmk_train.config import TrainConfig
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the helpers that processes started by a test import too
 
 WORDS = [
     f"{first}{second}"

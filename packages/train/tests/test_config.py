@@ -41,8 +41,20 @@ def test_defaults_and_round_trip():
         "negatives": 7,
         "query_max_length": 128,
         "passage_max_length": 512,
+        "last_batch": "auto",
+        "prompt": None,
+        "stream_buffer": None,
+        "max_faulty": 0.0,
+        "cache": None,
     }
-    assert dump["loss"] == {"temperature": 0.02, "distillation": "auto", "teacher_temperature": 1.0}
+    assert dump["loss"] == {
+        "temperature": 0.02,
+        "distillation": "auto",
+        "teacher_temperature": 1.0,
+        "bidirectional": False,
+        "mask_duplicates": False,
+        "matryoshka": None,
+    }
     assert dump["optim"]["gradient_clip"] == 1.0
     assert TrainConfig.model_validate(json.loads(json.dumps(dump))) == config
     assert hash(config) == hash(TrainConfig.model_validate(dump))
@@ -107,7 +119,13 @@ def test_every_field_has_help_and_the_identity_is_marked():
                 yield from walk(field.annotation, f"{prefix}{name}.")
 
     marks = {name: mark for name, mark in walk(TrainConfig) if mark is not None}
-    transient = {"data.validation", "runtime", *(f"runtime.{name}" for name in RuntimeConfig.model_fields)}
+    transient = {
+        "data.validation",
+        "data.max_faulty",
+        "data.cache",
+        "runtime",
+        *(f"runtime.{name}" for name in RuntimeConfig.model_fields),
+    }
     assert marks == dict.fromkeys(["model.path", "data.train"], "content") | dict.fromkeys(transient, "transient")
 
 

@@ -104,7 +104,7 @@ def test_a_faulty_encoder_is_not_saved_as_the_initial_model(make_config, tiny_mo
 
 def _module(config) -> ContrastiveModule:
     embedder = Embedder.from_pretrained(config.model.path, pooling=config.pooling, max_length=32, device="cpu")
-    module = ContrastiveModule(embedder.module, config)
+    module = ContrastiveModule(embedder.module, embedder.tokenizer, config)
     module.tokenizer = embedder.tokenizer
     return module
 

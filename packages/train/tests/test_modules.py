@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from lmk_core import Embedder
-from lmk_train.data import Collator, ExampleDataset
+from lmk_train.data import ContrastiveData, RowKey
+from lmk_train.data.sampling import draw_negatives
 from lmk_train.loss import distillation, info_nce, similarity_logits
 from lmk_train.modules import ContrastiveModule, warmup_then_decay
 from lmk_train.modules.contrastive import make_optimizer
@@ -19,24 +20,28 @@ def setting(make_config, make_rows, write_rows, tmp_path):
         path = write_rows(tmp_path / "rows.jsonl", rows)
         config = make_config(data__train=[str(path)], **changes)
         embedder = Embedder.from_pretrained(config.model.path, pooling=config.pooling, max_length=32, device="cpu")
-        dataset = ExampleDataset([path], negatives=2, seed=0)
-        collator = Collator(embedder.tokenizer, config.pooling, seed=0, query_max_length=16, passage_max_length=32)
-        return ContrastiveModule(embedder.module, config), collator([dataset[(0, row)] for row in range(8)])
+        data = ContrastiveData(config, embedder.tokenizer)
+        module = ContrastiveModule(embedder.module, embedder.tokenizer, config)
+        return module, data.collator([data.dataset[RowKey(0, 0, row)] for row in range(8)])
 
     return make
 
 
+def embed(module, layouts):
+    return module.encoder(**module.tokenizer.pad(layouts))
+
+
 def test_the_loss_is_that_of_the_embeddings(setting):
     module, batch = setting()
-    logits = similarity_logits(module.encoder(**batch["queries"]), module.encoder(**batch["passages"]), 0.1)
-    torch.testing.assert_close(module.loss(batch), distillation(logits, batch["teacher"], batch["scored"]))
+    logits = similarity_logits(embed(module, batch.queries), embed(module, batch.passages), 0.1)
+    torch.testing.assert_close(module.loss(batch), distillation(logits, batch.teacher, batch.scored))
 
 
 def test_distillation_off_ignores_scores(setting):
     module, batch = setting(loss={"temperature": 0.1, "distillation": "off"})
-    logits = similarity_logits(module.encoder(**batch["queries"]), module.encoder(**batch["passages"]), 0.1)
+    logits = similarity_logits(embed(module, batch.queries), embed(module, batch.passages), 0.1)
     torch.testing.assert_close(module.loss(batch), info_nce(logits, 3))
-    assert batch["scored"].any()
+    assert batch.scored.any()
 
 
 def test_a_row_without_negatives_is_contrasted_with_the_batch(make_config, make_rows, write_rows, tmp_path):
@@ -44,15 +49,17 @@ def test_a_row_without_negatives_is_contrasted_with_the_batch(make_config, make_
     for row in rows[1:3]:
         row["neg"], row["neg_scores"] = [], []
     path = write_rows(tmp_path / "rows.jsonl", rows)
-    config = make_config(data__train=[str(path)])
+    config = make_config(data__train=[str(path)], optim__batch_size=4)
     embedder = Embedder.from_pretrained(config.model.path, pooling=config.pooling, max_length=32, device="cpu")
-    dataset = ExampleDataset([path], negatives=2, seed=0)
-    examples = [dataset[(0, row)] for row in range(4)]
-    batch = Collator(embedder.tokenizer, config.pooling, seed=0, query_max_length=16, passage_max_length=32)(examples)
-    loss = ContrastiveModule(embedder.module, config).loss(batch)
+    data = ContrastiveData(config, embedder.tokenizer)
+    examples = [data.dataset[RowKey(0, 0, row)] for row in range(4)]
+    batch = data.collator(examples)
+    loss = ContrastiveModule(embedder.module, embedder.tokenizer, config).loss(batch)
 
-    queries = torch.from_numpy(embedder.encode([example.query for example in examples], max_length=16))
-    passages = torch.from_numpy(embedder.encode([text for example in examples for text in example.passages]))
+    drawn = [draw_negatives(len(row["neg"]), seed=0, epoch=0, row=place, negatives=2) for place, row in enumerate(rows)]
+    texts = [row["pos"] + [row["neg"][i] for i in chosen] for row, chosen in zip(rows, drawn, strict=True)]
+    queries = torch.from_numpy(embedder.encode([row["query"] for row in rows], max_length=16))
+    passages = torch.from_numpy(embedder.encode([text for group in texts for text in group]))
     assert len(passages) == 3 + 1 + 1 + 3
     logits, total = queries @ passages.T / 0.1, 0.0
     for row, first in enumerate((0, 3, 4, 5)):

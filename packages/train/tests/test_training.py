@@ -78,7 +78,7 @@ def test_the_first_loss_is_that_of_the_first_batch(make_config, tmp_path, record
     embedder = Embedder.from_pretrained(config.model.path, pooling=config.pooling, max_length=32, device="cpu")
     data = ContrastiveData(config, embedder.tokenizer)
     batch = data.collator([data.dataset[key] for key in data.order().batch(0)])
-    module = ContrastiveModule(embedder.module, config)
+    module = ContrastiveModule(embedder.module, embedder.tokenizer, config)
     torch.manual_seed(0)
     train(config, tmp_path, recorder)
     torch.manual_seed(0)

@@ -10,16 +10,18 @@ if TYPE_CHECKING:
     from lmk_train.callbacks.checkpoints import CheckpointMismatchError
     from lmk_train.config import TrainConfig
     from lmk_train.data.errors import DataError
+    from lmk_train.modules.divergence import DivergenceError
     from lmk_train.modules.finite import NonFiniteError
     from lmk_train.training import train
 
-__all__ = ["CheckpointMismatchError", "DataError", "NonFiniteError", "TrainConfig", "train"]
+__all__ = ["CheckpointMismatchError", "DataError", "DivergenceError", "NonFiniteError", "TrainConfig", "train"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "CheckpointMismatchError": ".callbacks.checkpoints",
         "DataError": ".data.errors",
+        "DivergenceError": ".modules.divergence",
         "NonFiniteError": ".modules.finite",
         "TrainConfig": ".config",
         "train": ".training",

@@ -22,12 +22,12 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint, remove_drafts
-from lmk_train.callbacks.recording import MetricsReporter, ProgressBar
+from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
 from lmk_train.callbacks.several import KeepSignals, MeetAfterValidation
 from lmk_train.callbacks.validation import RetrievalValidation
 from lmk_train.config import TrainConfig
 from lmk_train.data.module import ContrastiveData
-from lmk_train.data.rows import Rows
+from lmk_train.data.reading import Rows
 from lmk_train.finished import is_finished, mark_finished, remove_mark
 from lmk_train.modules.contrastive import ContrastiveModule
 from lmk_train.modules.finite import check_weights
@@ -67,7 +67,13 @@ def fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> 
         revision=config.model.revision,
     )
     with ranks.in_turn():
-        data = ContrastiveData(config, embedder.tokenizer)
+        data = ContrastiveData(
+            config,
+            embedder.tokenizer,
+            rank=ranks.place.rank,
+            world_size=ranks.place.size,
+            report=TokenizingReport(recorder),
+        )
     validation = _validation(config, embedder, recorder) if ranks.first else None
     _record_start(config, embedder, data, recorder, ranks)
     _seed_dropout(config.seed, ranks)
@@ -97,7 +103,7 @@ def _run(
     validation: RetrievalValidation | None,
 ) -> None:
     path = folder / "checkpoints" / "last.ckpt"
-    steps, rows = config.optim.steps, len(data.dataset)
+    steps, rows = config.optim.steps, data.rows
     callbacks: list[Callback] = [
         KeepSignals(ranks),
         MetricsReporter(recorder, config.runtime.log_every, steps),
@@ -111,7 +117,7 @@ def _run(
         trainer = make_trainer(config, folder, callbacks, ranks)
         if steps:
             resume = _checkpoint(config, path, rows, recorder, ranks)
-            _run_steps(trainer, ContrastiveModule(embedder.module, config), data, resume)
+            _run_steps(trainer, ContrastiveModule(embedder.module, embedder.tokenizer, config), data, resume)
         if validation is not None and validation.measured_at != steps:
             # No step was taken: 0 were asked, or a checkpoint held the last one.
             validation.run_as_trained(trainer, steps)
@@ -186,7 +192,7 @@ def _validation(config: TrainConfig, embedder: Embedder, recorder: Recorder) -> 
         return None
     return RetrievalValidation(
         embedder,
-        Rows([config.data.validation]),
+        Rows([config.data.validation], prompt=config.data.prompt),
         recorder,
         every=config.runtime.validate_every,
         query_max_length=config.data.query_max_length,
@@ -208,12 +214,8 @@ def _record_start(
         devices_per_node=ranks.place.devices,
         nodes=ranks.nodes,
         parameters=sum(parameter.numel() for parameter in embedder.module.parameters()),
-        rows=len(data.dataset),
-        rows_with_scores=data.dataset.rows.scored,
-        rows_without_negatives=data.dataset.rows.without_negatives,
-        dropped_positives_among_negatives=data.dataset.rows.dropped_positives,
+        **data.summary(),
         steps=config.optim.steps,
-        steps_per_epoch=data.order().batches_per_epoch,
     )
 
 

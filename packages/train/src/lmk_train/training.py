@@ -53,6 +53,7 @@ def train(
     Raises:
         DataError: A data file is faulty.
         NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
+        DivergenceError: The loss rose far above what it had been; see ``config.runtime.divergence``.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
         OSError: A checkpoint is there but the disk does not give it.
         RankFailedError: A rank was killed, or failed on another node; the message names it. What a rank of this node

@@ -3,32 +3,43 @@
 # ruff: noqa: ARG002 (hooks have Lightning's signatures)
 from __future__ import annotations
 
-import math
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
 from lmk_core.recording import Recorder
+from lmk_train.modules.contrastive import ContrastiveModule, StepReport
+from lmk_train.modules.divergence import DivergenceError
+from lmk_train.modules.faults import BatchFault
+
+PATIENCE = 5.0
+"""Seconds after which it is worth a record that a file is still being tokenized."""
 
 PROGRESS_SECONDS = 0.5
 """Least time between two reports of progress: a step may take a millisecond, a record is a file."""
 
 
 class MetricsReporter(Callback):
-    """Records the loss, the learning rate and the speed of every ``every`` steps, and the progress of each step.
+    """Records a step in ``every``, the progress of each, and what happened on the way.
 
-    ``train/loss`` and ``train/learning_rate`` are those of the step itself, not means since the last record: a resumed
-    training records the same curve. ``train/tokens_per_second`` is the mean since the last record, without padding.
+    All values are of all processes together. ``train/loss``, ``train/learning_rate`` and ``train/gradient_norm``
+    (before it is clipped) are those of the step itself, not means since the last record: a resumed training records
+    the same curve. Since the last record there are ``train/tokens_per_second`` (without padding),
+    ``train/padding_share`` (of all tokens) and, where equal texts are masked, ``train/masked_duplicates`` (pairs of a
+    query and a text, as a mean of steps). ``train/chunk_tokens`` is there where batches are computed in chunks.
+
+    Events are ``chunk_halved``, and ``not_finite`` or ``diverged`` with the step and all its rows when such a training
+    is stopped.
     """
 
     def __init__(self, recorder: Recorder, every: int, steps: int) -> None:
         self.recorder, self.every, self.steps = recorder, every, steps
         self._learning_rate = 0.0
-        self._tokens = 0
+        self._reports: list[StepReport] = []
         self._since = self._progress_at = 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -41,25 +52,71 @@ class MetricsReporter(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        assert isinstance(pl_module, ContrastiveModule)
         step, last = trainer.global_step, trainer.global_step >= self.steps
-        self._tokens += batch["tokens"]
+        if pl_module.report is not None:
+            self._reports.append(pl_module.report)
+        self._tell(pl_module)
         if step % self.every == 0 or last:
-            self._record(step, outputs["loss"])
+            self._record(step, pl_module)
         now = time.perf_counter()
         if last or now - self._progress_at >= PROGRESS_SECONDS:
             self._progress_at = now
             self.recorder.progress(step, self.steps, "step")
 
-    def _record(self, step: int, loss: torch.Tensor) -> None:
-        value = loss.item()  # waits for the device, so that the time below is the step's
-        now = time.perf_counter()
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        if isinstance(pl_module, ContrastiveModule):
+            self._tell(pl_module)
+        if isinstance(exception, BatchFault) and exception.step:
+            kind = "diverged" if isinstance(exception, DivergenceError) else "not_finite"
+            self.recorder.event(kind, step=exception.step, where=list(exception.where), error=str(exception))
+
+    def _record(self, step: int, module: ContrastiveModule) -> None:
+        now, reports, last = time.perf_counter(), self._reports, self._reports[-1]
+        tokens = sum(report.tokens for report in reports)
         values = {
-            "train/loss": value,
+            "train/loss": last.loss,
             "train/learning_rate": self._learning_rate,
-            "train/tokens_per_second": self._tokens / max(now - self._since, 1e-9),
+            "train/gradient_norm": last.gradient_norm,
+            "train/tokens_per_second": tokens / max(now - self._since, 1e-9),
+            "train/padding_share": 1 - tokens / max(1, sum(report.padded for report in reports)),
         }
-        self.recorder.metrics({name: value for name, value in values.items() if math.isfinite(value)}, step)
-        self._since, self._tokens = now, 0
+        if module.config.loss.mask_duplicates:
+            values["train/masked_duplicates"] = sum(report.masked for report in reports) / len(reports)
+        if module.engine.chunk_tokens is not None:
+            values["train/chunk_tokens"] = module.engine.chunk_tokens
+        self.recorder.metrics(values, step)
+        self._since, self._reports = now, []
+
+    def _tell(self, module: ContrastiveModule) -> None:
+        events, module.events = module.events, []
+        for event in events:
+            self.recorder.event(**event)
+
+
+class TokenizingReport:
+    """Tells of texts that are tokenized for the first time: a bar where stderr is a terminal, and an event for a file
+    that takes more than ``PATIENCE`` seconds."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._file: Path | None = None
+        self._bar: tqdm | None = None
+        self._began: float | None = None
+
+    def __call__(self, file: Path, done: int, total: int) -> None:
+        if file != self._file:
+            self._file, self._began = file, time.monotonic()
+            if sys.stderr.isatty():
+                self._bar = tqdm(total=total, desc=f"tokenizing {file.name}", unit="B", unit_scale=True, leave=False)
+        if self._began is not None and time.monotonic() - self._began > PATIENCE:
+            self._began = None
+            self.recorder.event("tokenizing", file=str(file), bytes=total)
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+            if done >= total:
+                self._bar.close()
+                self._bar = None
 
 
 class ProgressBar(Callback):

@@ -14,7 +14,7 @@ from torchmetrics.retrieval import RetrievalMRR, RetrievalNormalizedDCG, Retriev
 
 from lmk_core import Embedder
 from lmk_core.recording import Recorder
-from lmk_train.data.rows import Rows
+from lmk_train.data.reading import Rows
 
 _KEPT = 100
 """Best passages of a query that are kept for the metrics, beside its positives; far more than the metrics' 10."""

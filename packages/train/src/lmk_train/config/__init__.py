@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lmk_train.config.base import CONTENT, TRANSIENT, Section
+from lmk_train.config.data import DataConfig, TrainSet
 from lmk_train.config.pretraining import MaskingConfig, PretrainConfig, PretrainDataConfig
 from lmk_train.config.sections import (
-    DataConfig,
     LossConfig,
     ModelConfig,
     OptimConfig,
@@ -28,4 +28,5 @@ __all__ = [
     "RuntimeConfig",
     "Section",
     "TrainConfig",
+    "TrainSet",
 ]

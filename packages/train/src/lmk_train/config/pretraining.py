@@ -8,13 +8,13 @@ from pydantic import Field, PositiveInt, field_validator
 
 from lmk_core.pooling import PoolingConfig
 from lmk_train.config.base import CONTENT, TRANSIENT, Section
+from lmk_train.config.data import want_a_list
 from lmk_train.config.sections import (
     ModelConfig,
     OptimConfig,
     PoolingField,
     RuntimeConfig,
     check_trainable,
-    want_a_list,
 )
 
 

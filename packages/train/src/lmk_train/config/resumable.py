@@ -29,6 +29,9 @@ def resumable(config: BaseModel) -> dict[str, Any]:
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        if marks.get("identity") == "content" and isinstance(value, tuple) and isinstance(value[0], BaseModel):
+            values[name] = [resumable(item) for item in value]
+            continue
         if marks.get("identity") in {"transient", "content"}:
             continue
         if "identity_absent" in marks and value == marks["identity_absent"]:
@@ -39,6 +42,6 @@ def resumable(config: BaseModel) -> dict[str, Any]:
 
 def digest(config: TrainConfig) -> str:
     """SHA-256 of :func:`resumable` and of the names, without their folders, of the model and the training files."""
-    names = [PurePath(path).name for path in (config.model.path, *config.data.train)]
+    names = [PurePath(path).name for path in (config.model.path, *config.data.paths)]
     text = json.dumps([resumable(config), names], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -13,7 +13,6 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -41,13 +40,6 @@ def check_trainable(pooling: PoolingConfig) -> PoolingConfig:
     return pooling
 
 
-def want_a_list(value: Any) -> Any:
-    """The value itself, unless it is one path where a list of them is expected."""
-    if isinstance(value, str):
-        raise PydanticCustomError("list_of_files", "a list of files is expected, found {found}", {"found": repr(value)})
-    return value
-
-
 class ModelConfig(Section):
     """The encoder that is fine-tuned."""
 
@@ -58,33 +50,8 @@ class ModelConfig(Section):
     """Branch, tag or commit of a model on the hub; null is its main branch."""
 
 
-class DataConfig(Section):
-    """The rows that are trained on, and how many tokens of them are read."""
-
-    train: tuple[str, ...] = Field(min_length=1, json_schema_extra=CONTENT)
-    """JSON-lines files with the keys `query`, `pos`, `neg` and, for distillation, `pos_scores` and `neg_scores`."""
-
-    @field_validator("train", mode="before")
-    @classmethod
-    def _want_a_list(cls, value: Any) -> Any:
-        return want_a_list(value)
-
-    validation: str | None = Field(default=None, json_schema_extra=TRANSIENT)
-    """A file of the same format that is measured while training; its texts are pooled as the candidates."""
-
-    negatives: NonNegativeInt = 7
-    """Hard negatives of each row, drawn without replacement; with 0, and for a row that has none, the other rows'
-    passages alone are its negatives."""
-
-    query_max_length: int = Field(default=128, ge=2)
-    """Tokens of a query, special tokens included."""
-
-    passage_max_length: int = Field(default=512, ge=2)
-    """Tokens of a passage, special tokens included; also the saved model's own maximum."""
-
-
 class OptimConfig(Section):
-    """AdamW, with a linear warm-up and a linear decay to zero."""
+    """AdamW, with a warm-up and a linear decay to zero."""
 
     steps: NonNegativeInt
     """Optimizer steps; 0 saves the model as it is before any training."""
@@ -100,6 +67,9 @@ class OptimConfig(Section):
 
     warmup_steps: NonNegativeInt = 0
     """Steps in which the learning rate rises, from `1 / warmup_steps` of the highest in the first to all of it."""
+
+    warmup: Literal["linear", "logarithmic"] = Field(default="linear", json_schema_extra={"identity_absent": "linear"})
+    """The rise's shape. `logarithmic` is DeepSpeed's default: `log(done + 1) / log(warmup_steps)`, 0 in the first step."""
 
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's two decay rates of the moments, each at least 0 and below 1."""
@@ -137,12 +107,24 @@ class LossConfig(Section):
     teacher_temperature: PositiveFloat = 1.0
     """Divides the teacher's scores before their softmax."""
 
+    bidirectional: bool = Field(default=False, json_schema_extra={"identity_absent": False})
+    """Also contrasts each row's positive with all queries; the loss is the mean of both directions."""
+
+    mask_duplicates: bool = Field(default=False, json_schema_extra={"identity_absent": False})
+    """Leaves out other rows' passages that equal one of a row's own, and other rows' positives of an equal query."""
+
+    matryoshka: tuple[PositiveInt, ...] | None = Field(
+        default=None, min_length=1, json_schema_extra={"identity_absent": None}
+    )
+    """Widths that the vectors are cut to: the loss is the mean over them. Name the full width too. Null has it alone."""
+
 
 class RuntimeConfig(Section):
     """Where and how the training runs. None of it counts in the identity.
 
-    Another accelerator, another number of threads or of processes adds the same numbers in another order: the weights
-    are close, not equal; and with several processes dropout is another draw. The rest changes no bit of them.
+    Another accelerator, number of devices or of threads, or another size of chunks adds the same numbers in another
+    order: the weights are close, not equal. With dropout, devices and chunks draw others too, of the same distribution.
+    The rest changes no bit of them.
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=TRANSIENT)
@@ -168,3 +150,14 @@ class RuntimeConfig(Section):
 
     checkpoint_every: PositiveInt | None = Field(default=500, json_schema_extra=TRANSIENT)
     """Steps between two checkpoints; null writes none."""
+
+    chunk_tokens: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
+    """Tokens, padding included, that are held for a gradient at once: GradCache, which encodes the rest twice. Null
+    holds the whole batch. Halved on its own when a GPU's memory runs out. It never changes a gradient."""
+
+    logits_at_once: PositiveInt = Field(default=2**20, json_schema_extra=TRANSIENT)
+    """Logits, queries times passages, that are computed at once; 4 bytes each, and a few copies."""
+
+    divergence: float | None = Field(default=2.0, gt=1, json_schema_extra=TRANSIENT)
+    """Stops a training whose loss, as the mean of 50 steps, is this many times its lowest and also above that of the
+    first 50; null never does."""

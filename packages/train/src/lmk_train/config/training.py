@@ -8,8 +8,8 @@ from pydantic import Field, PositiveInt, field_validator
 
 from lmk_core.pooling import PoolingConfig
 from lmk_train.config.base import TRANSIENT, Section
+from lmk_train.config.data import DataConfig
 from lmk_train.config.sections import (
-    DataConfig,
     LossConfig,
     ModelConfig,
     OptimConfig,

@@ -1,4 +1,4 @@
-"""Rows on disk to batches of tensors, every draw a function of the seed, the epoch and the row."""
+"""Rows on disk to batches, every draw a function of the seed, the epoch and the row."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from lmk_train.data.batches import BatchOrder, ExampleDataset
     from lmk_train.data.collate import Batch, Collator
-    from lmk_train.data.draws import Example, draw_example
     from lmk_train.data.errors import DataError
+    from lmk_train.data.examples import Example, ExampleDataset, TrainingSet
     from lmk_train.data.module import ContrastiveData
-    from lmk_train.data.rows import Row, RowFile, Rows
+    from lmk_train.data.reading import Findings, Row, Rows
+    from lmk_train.data.sampling import BatchOrder, RowKey
 
 __all__ = [
     "Batch",
@@ -22,25 +22,27 @@ __all__ = [
     "DataError",
     "Example",
     "ExampleDataset",
+    "Findings",
     "Row",
-    "RowFile",
+    "RowKey",
     "Rows",
-    "draw_example",
+    "TrainingSet",
 ]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "Batch": ".collate",
-        "BatchOrder": ".batches",
+        "BatchOrder": ".sampling",
         "Collator": ".collate",
         "ContrastiveData": ".module",
         "DataError": ".errors",
-        "Example": ".draws",
-        "ExampleDataset": ".batches",
-        "Row": ".rows",
-        "RowFile": ".rows",
-        "Rows": ".rows",
-        "draw_example": ".draws",
+        "Example": ".examples",
+        "ExampleDataset": ".examples",
+        "Findings": ".reading",
+        "Row": ".reading",
+        "RowKey": ".sampling",
+        "Rows": ".reading",
+        "TrainingSet": ".examples",
     },
 )

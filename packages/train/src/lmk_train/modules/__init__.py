@@ -7,17 +7,27 @@ from typing import TYPE_CHECKING
 from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from lmk_train.modules.contrastive import ContrastiveModule
+    from lmk_train.modules.contrastive import ContrastiveModule, StepReport
+    from lmk_train.modules.divergence import DivergenceError
     from lmk_train.modules.finite import NonFiniteError, check_weights
     from lmk_train.modules.schedule import warmup_then_decay
 
-__all__ = ["ContrastiveModule", "NonFiniteError", "check_weights", "warmup_then_decay"]
+__all__ = [
+    "ContrastiveModule",
+    "DivergenceError",
+    "NonFiniteError",
+    "StepReport",
+    "check_weights",
+    "warmup_then_decay",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "ContrastiveModule": ".contrastive",
+        "DivergenceError": ".divergence",
         "NonFiniteError": ".finite",
+        "StepReport": ".contrastive",
         "check_weights": ".finite",
         "warmup_then_decay": ".schedule",
     },

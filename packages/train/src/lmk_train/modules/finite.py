@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from lmk_train.config import OptimConfig
+from lmk_train.modules.faults import BatchFault
 
 
-class NonFiniteError(ValueError):
-    """The loss, a gradient or a weight became NaN or infinite; the message names the step."""
+class NonFiniteError(BatchFault):
+    """The loss, a gradient or a weight became NaN or infinite; the message names the step and its rows."""
 
 
-def check_step(loss: Float[Tensor, ""], norm: Float[Tensor, ""], step: int, optim: OptimConfig) -> None:
-    """Looks at a step's loss and its gradient's norm before the optimizer uses them: one wait for the device.
-
-    Raises:
-        NonFiniteError: One of the two is not a finite number.
-    """
-    if torch.isfinite(torch.stack([loss.float(), norm.float()])).all():
-        return
-    what = f"the gradient's norm is {norm.item()}" if torch.isfinite(loss) else f"the loss is {loss.item()}"
-    raise NonFiniteError(f"{what} at step {step} of {optim.steps}; this step changed no weight. {_causes(optim)}")
+def what_is_not_finite(loss: float, norm: float) -> str | None:
+    """Which of a step's loss and its gradient's norm is no finite number."""
+    if math.isfinite(loss) and math.isfinite(norm):
+        return None
+    return f"the gradient's norm is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
 
 
 def check_weights(module: nn.Module, step: int, optim: OptimConfig) -> None:
@@ -38,11 +35,12 @@ def check_weights(module: nn.Module, step: int, optim: OptimConfig) -> None:
     more = f" and {len(faulty) - 3} more" if len(faulty) > 3 else ""
     raise NonFiniteError(
         f"the weights after step {step} of {optim.steps} are not finite numbers, in {', '.join(faulty[:3])}{more}; "
-        f"they were not saved. {_causes(optim)}"
+        f"they were not saved. {usual_causes(optim)}"
     )
 
 
-def _causes(optim: OptimConfig) -> str:
+def usual_causes(optim: OptimConfig) -> str:
+    """What to look at first."""
     return (
         f"Usual causes: a learning rate that is too high (optim.learning_rate is {optim.learning_rate}), gradients "
         f"that are not clipped (optim.gradient_clip is {optim.gradient_clip}), or an encoder that is faulty already"
