@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from safetensors.torch import load_file
 
 from lmk_experiments.profiles import Profile
 from lmk_experiments.records import Cell, GridRecord, TrainingRecord, training_cell
@@ -110,8 +113,43 @@ def test_where_there_is_nothing_to_do_all_tasks_end(tmp_path: Path) -> None:
     ends = look(tickets)
     assert [ends[ticket.id].state for ticket in tickets] == ["COMPLETED", "FAILED"]
     for ticket in tickets:
-        logs = sorted((tmp_path / "submissions" / "one").glob(f"{ticket.id}_?_log.out"))
-        assert len(logs) == 4
-        assert all("nothing to do here" in log.read_text() for log in logs[1:])
+        logs = [tmp_path / "submissions" / "one" / f"{ticket.id}_{rank}_log.out" for rank in range(4)]
+        assert all(log.exists() for log in logs)
+        if ticket is tickets[0]:
+            assert all("nothing to do here" in log.read_text() for log in logs[1:])
+        else:
+            assert "ClaimedElsewhere" in logs[0].read_text()
     assert not any(ranks(cell) for cell in cells)
-    assert "ClaimedElsewhere" in logs[0].read_text()
+
+
+@pytest.mark.slow
+def test_two_nodes_with_two_tasks_train_what_one_process_does(
+    tmp_path: Path, finished: Path, mini: Callable[..., Path], lmk: Callable
+) -> None:
+    """The whole way, from a grid that asks for two nodes; without dropout, so that the weights can be compared."""
+    suites = [{"name": "short", "tasks": [{"name": "f", "folder": "built:quickstart-tiny/eval/short"}]}]
+    weights = {}
+    for name, resources in (("one", {}), ("two", {"nodes": 2, "tasks": 2})):
+        folder = tmp_path / name
+        grid = mini(
+            folder,
+            train=[{"row": "mean", "pooling": {"kind": "mean"}, "optim": {"eps": 1e-6}}],
+            evaluate={"suites": suites, "max_length": 64},
+            resources={"train": resources},
+        )
+        profile = {"profile": "main", "partition": "main", "memory_gb": 4, "offline": True, "sync": {"enabled": False}}
+        (folder / "main.yaml").write_text(yaml.safe_dump(profile))
+        shutil.copytree(finished / "runs" / "built", folder / "runs" / "built")
+        sent = lmk("submit", grid, "--profile", "main.yaml", "--dirty", cwd=folder)
+        assert sent.returncode == 0, sent.stdout + sent.stderr
+    for name in ("one", "two"):
+        [cell] = [Cell(path) for path in (tmp_path / name / "runs" / "trainings").iterdir()]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while cell.done() is None:
+            assert time.monotonic() < deadline, cell.events()
+            time.sleep(0.5)
+        weights[name] = load_file(cell.folder / "model" / "model.safetensors")
+    [start] = events(cell, "start")
+    assert (start["processes"], start["devices_per_node"]) == (4, 2)
+    assert len(start["nodes"]) == 2
+    assert max((weights["one"][key] - weights["two"][key]).abs().max() for key in weights["one"]) < 1e-6
