@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -58,7 +59,22 @@ def test_a_training_gets_its_files(tmp_path: Path) -> None:
     folder = put(tmp_path / "data/msmarco-passage", "b.jsonl", "a.jsonl")
     config = {"model": {"path": "org/m"}, "data": {"train": [REFERENCE, "/own.jsonl"], "validation": None}}
     found = real_training(config, tmp_path)["data"]["train"]
-    assert found == [str(folder / "a.jsonl"), str(folder / "b.jsonl"), "/own.jsonl"]
+    assert found == [str(folder), "/own.jsonl"], "a folder is one data set"
+    mixed = [{"path": f"{REFERENCE}/a.jsonl", "share": 2}, {"path": [REFERENCE, "/own.jsonl"], "share": 1}]
+    found = real_training({**config, "data": {"train": mixed}}, tmp_path)["data"]
+    assert [one["path"] for one in found["train"]] == [str(folder / "a.jsonl"), [str(folder), "/own.jsonl"]]
+    assert [one["share"] for one in found["train"]] == [2, 1]
+
+
+def test_tokenized_texts_are_kept_below_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cache(**data: Any) -> str:
+        return real_training({"model": {"path": "org/m"}, "data": {"train": ["/a"], **data}}, tmp_path)["data"]["cache"]
+
+    monkeypatch.setenv("LMK_CACHE", "/shared")
+    assert cache() == "/shared"
+    monkeypatch.delenv("LMK_CACHE")
+    assert cache() == str(tmp_path / "cache")
+    assert cache(cache="/mine") == "/mine"
 
 
 def test_what_is_said_when_it_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

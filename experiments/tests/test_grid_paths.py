@@ -85,7 +85,7 @@ SUITE, TRAIN, MODEL = "evaluate.suites[0].tasks[0].folder", "data.train[0]", "mo
             ("no qrels/test.tsv", "splits that are there: dev"),
         ),
         (file_for, "beir", SUITE, ("is a file", "corpus.jsonl, queries.jsonl and qrels/test.tsv")),
-        (folder_for, "train.jsonl", TRAIN, ("is a folder", "one JSON object a line")),
+        (folder_for, "train.jsonl", TRAIN, ("it holds no file of rows", "valid endings: .jsonl")),
         (lambda path: path.write_text("\n \n"), "train.jsonl", TRAIN, ("is empty", "one JSON object a line")),
         (Path.unlink, "model/config.json", MODEL, ("no config.json", "it holds: model.safetensors")),
         (Path.unlink, "model/model.safetensors", MODEL, ("no *.safetensors", "it holds: config.json")),
@@ -117,6 +117,28 @@ def test_an_ending_that_no_training_reads(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(GRID, "train", [{**GRID["train"][0], "data": {"train": ["train.csv"]}}])
     write_grid(folder)
     assert "ends in '.csv'; valid endings: .jsonl, .json" in told(folder)
+
+
+def test_data_sets_of_a_mixture(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mix(*entries: Any) -> None:
+        monkeypatch.setitem(GRID, "train", [{**GRID["train"][0], "data": {"train": list(entries)}}])
+        write_grid(folder)
+
+    (folder / "more").mkdir()
+    (folder / "more/b.parquet").write_text("x")
+    mix("train.jsonl", {"path": "more", "weight": 2}, {"path": ["train.jsonl", "more"]})
+    train = load_grid_file(str(folder / "g.yaml")).rows[0].config.data
+    assert train.paths == tuple(str(folder / name) for name in ("train.jsonl", "more", "train.jsonl", "more"))
+    assert [entry.weight for entry in train.sets] == [None, 2, None]
+    mix("train.jsonl", {"path": ["train.jsonl", "nope.jsonl"]})
+    assert f"g.yaml:{line_of(folder, 'nope.jsonl')}: data.train[1].path[1]: no such file" in told(folder)
+    mix("train.jsonl", {"path": "train.jsonl", "weigth": 2})
+    assert "data.train[1].weigth: unknown key" in told(folder)
+    assert "did you mean 'weight'?" in told(folder)
+    mix({"path": "train.jsonl", "weight": 2, "share": 1})
+    assert "data.train[0]: give 'weight' or 'share', not both" in told(folder)
+    mix({"path": "train.jsonl", "share": 1}, {"path": "more"})
+    assert "either every data set has a share, or none: " in told(folder)
 
 
 def test_built_data_that_its_builder_does_not_make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,11 @@ OTHER: dict[str, Any] = {
     "data.query_max_length": 64,
     "data.passage_max_length": 256,
     "data.max_length": 256,
+    "data.last_batch": "spread",
+    "data.prompt": "{prompt} {text}",
+    "data.stream_buffer": 1000,
+    "data.max_faulty": 0.01,
+    "data.cache": "/cache",
     "optim.steps": 101,
     "optim.batch_size": 9,
     "optim.learning_rate": 2e-5,
@@ -104,7 +109,7 @@ OTHER_OF_SUITE: dict[str, Any] = {
     "tasks.metric": "recall_at_10",
     "tasks.group_by": "split",
 }
-TRANSIENT = {"data.validation", "title"}
+TRANSIENT = {"data.validation", "data.max_faulty", "data.cache", "title"}
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -227,6 +232,50 @@ def test_published_data_counts_by_name_and_version_and_part() -> None:
 
     assert canon("data:msmarco-passage") == [{"data": "msmarco-passage@1"}]
     assert canon("data:bge-m3/en.jsonl") == [{"data": "bge-m3/en.jsonl@1"}]
+
+
+SETS = [
+    {"path": "data:msmarco-passage", "share": 2},
+    {"path": ["data:bge-m3/en.jsonl", "data:bge-m3/zh.jsonl"], "share": 1},
+]
+
+
+def mixed(*entries: Any) -> str:
+    return named(TrainConfig.model_validate({**TRAINING, "data": {"train": list(entries)}}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": "data:msmarco-document"},
+        {"share": 3},
+        {"batch_size": 4},
+        {"batch_sizes": {"0-500": 8, "500-inf": 4}},
+        {"negatives": 1},
+    ],
+    ids=str,
+)
+def test_every_key_of_a_data_set(change: dict[str, Any]) -> None:
+    assert mixed({**SETS[0], **change}, SETS[1]) != mixed(*SETS)
+    assert mixed({**SETS[0], "name": "mine"}, SETS[1]) == mixed(*SETS)
+
+
+def test_one_training_has_one_identity_however_it_is_written() -> None:
+    plain = mixed("data:msmarco-passage")
+    assert plain == named(TrainConfig.model_validate(TRAINING))
+    assert mixed({"path": "data:msmarco-passage"}) == plain
+    assert mixed({"path": "data:msmarco-passage", "weight": 2}) == plain, "alone, a weight says nothing"
+    assert mixed({"path": ["data:msmarco-passage"], "name": "mine"}) == plain
+    two = mixed("data:msmarco-passage", "data:bge-m3")
+    assert two == mixed({"path": "data:msmarco-passage"}, {"path": "data:bge-m3"})
+    assert two != mixed({"path": ["data:msmarco-passage", "data:bge-m3"]}), "two data sets, or one"
+    assert two != mixed({"path": "data:msmarco-passage", "weight": 2}, "data:bge-m3")
+
+
+def test_several_files_are_no_longer_mixed_row_by_row_and_not_the_training_they_were() -> None:
+    config = TrainConfig.model_validate({**TRAINING, "data": {"train": ["data:msmarco-passage", "data:bge-m3"]}})
+    found = canonical(config, lambda one: one.removeprefix("data:") + "@1")["data"]["train"]
+    assert found == [{"path": {"data": "msmarco-passage@1"}}, {"path": {"data": "bge-m3@1"}}]
 
 
 class Old(BaseModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from lmk_core.layouts import PoolingTokenizer
+from lmk_core.pooling import PoolingConfig
 from lmk_train.config import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the helpers that processes started by a test import too
@@ -77,12 +80,12 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-@pytest.fixture(name="make_rows")
+@pytest.fixture(name="make_rows", scope="session")
 def make_rows_fixture() -> Callable[..., list[dict[str, Any]]]:
     return make_rows
 
 
-@pytest.fixture(name="write_rows")
+@pytest.fixture(name="write_rows", scope="session")
 def write_rows_fixture() -> Callable[[Path, list[dict[str, Any]]], Path]:
     return write_rows
 
@@ -137,6 +140,36 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     ModernBertModel(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def calm_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without dropout, so that no random number matters, and with weights so large that texts differ.
+
+    As it is initialised all its vectors are nearly equal: gradients are small differences, and mostly rounding.
+    """
+    import torch
+    from transformers import AutoModel
+
+    folder = tmp_path_factory.mktemp("calm") / "model"
+    shutil.copytree(tiny_model, folder)
+    model = AutoModel.from_pretrained(tiny_model)
+    model.config.embedding_dropout = model.config.mlp_dropout = 0.0
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(8)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def tokenizer(tiny_model: Path) -> PoolingTokenizer:
+    """The tiny model's tokenizer for landmarks."""
+    from transformers import AutoTokenizer
+
+    pooling = PoolingConfig("landmark", granularity=4)
+    return PoolingTokenizer(AutoTokenizer.from_pretrained(tiny_model), pooling, 32)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 
 import pytest
@@ -8,7 +9,8 @@ from transformers import AutoTokenizer
 
 from lmk_core.layouts import PoolingTokenizer
 from lmk_core.pooling import PoolingConfig, draw_granularity
-from lmk_train.data import Collator, Example
+from lmk_train.data import Collator, Example, Row
+from lmk_train.data.cache import text_keys, tokenize_row
 
 VARIABLE = PoolingConfig("landmark", granularity=(2, 4, 8))
 TEXT = "kaba lodo migi nupu rekaba sodo tagi vepu kado logi mipu nuba redo sogi tapu veba"
@@ -23,44 +25,47 @@ def collator(tiny_model):
     return make
 
 
-def example(row: int, *, epoch: int = 0, scores: tuple[float, ...] | None = None) -> Example:
-    return Example(epoch, row, f"{TEXT} {row}", (f"kaba {row}", TEXT, f"{TEXT} {TEXT}"), scores)
+@pytest.fixture
+def example(collator):
+    def make(row: int, *, epoch: int = 0, scores=None, passages=None, pooling: PoolingConfig = VARIABLE) -> Example:
+        texts = passages_of(row) if passages is None else passages
+        content = Row(f"{TEXT} {row}", texts[:1], texts[1:])
+        tokens, keys = tokenize_row(content, collator(pooling).tokenizer, 64)
+        return Example("a set", row, (epoch, row), tokens, keys, scores)
+
+    return make
 
 
-def trimmed(side: dict[str, torch.Tensor], row: int) -> tuple[list[int], list[int]]:
-    length = int(side["attention_mask"][row].sum())
-    return side["input_ids"][row, :length].tolist(), side["pooling_mask"][row].nonzero().flatten().tolist()
+def passages_of(row: int) -> tuple[str, ...]:
+    return (f"kaba {row}", TEXT, f"{TEXT} {TEXT}")
 
 
-def test_shapes_and_order(collator):
+def test_shapes_and_order(collator, example):
     batch = collator()([example(3), example(5)])
-    assert batch["queries"]["input_ids"].shape[0] == 2
-    assert batch["passages"]["input_ids"].shape[0] == 6
-    tokens = int(batch["queries"]["attention_mask"].sum() + batch["passages"]["attention_mask"].sum())
-    assert batch["tokens"] == tokens
-    decoded = collator().tokenizer.hf_tokenizer.decode(batch["passages"]["input_ids"][3], skip_special_tokens=True)
+    assert len(batch.queries) == 2
+    assert len(batch.passages) == 6
+    assert batch.tokens == sum(map(len, [*batch.queries, *batch.passages]))
+    decoded = collator().tokenizer.hf_tokenizer.decode(batch.passages[3].input_ids, skip_special_tokens=True)
     assert decoded == "kaba 5"
+    assert (batch.dataset, batch.rows.tolist()) == ("a set", [3, 5])
 
 
-def test_each_text_has_the_size_of_its_own_key(collator):
+def test_each_text_has_the_size_of_its_own_key(collator, example):
     ours = collator(seed=7)
     batch = ours([example(3, epoch=2), example(5, epoch=2)])
     for place, row in enumerate((3, 5)):
         size = draw_granularity((2, 4, 8), 7, 2, row, 0)
-        expected = ours.tokenizer.layouts([f"{TEXT} {row}"], granularity=size)[0]
-        assert trimmed(batch["queries"], place) == (expected.input_ids, expected.pooled)
-        for slot, text in enumerate(example(row).passages):
+        assert batch.queries[place] == ours.tokenizer.layouts([f"{TEXT} {row}"], granularity=size)[0]
+        for slot, text in enumerate(passages_of(row)):
             size = draw_granularity((2, 4, 8), 7, 2, row, 1 + slot)
-            expected = ours.tokenizer.layouts([text], granularity=size)[0]
-            assert trimmed(batch["passages"], 3 * place + slot) == (expected.input_ids, expected.pooled)
+            assert batch.passages[3 * place + slot] == ours.tokenizer.layouts([text], granularity=size)[0]
 
 
-def test_the_rest_of_the_batch_changes_nothing(collator):
+def test_the_rest_of_the_batch_changes_nothing(collator, example):
     together = collator()([example(row) for row in range(6)])
     alone = collator()([example(4)])
-    assert trimmed(together["queries"], 4) == trimmed(alone["queries"], 0)
-    for slot in range(3):
-        assert trimmed(together["passages"], 12 + slot) == trimmed(alone["passages"], slot)
+    assert together.queries[4] == alone.queries[0]
+    assert list(together.passages)[12:15] == list(alone.passages)
 
 
 def test_sizes_vary_by_text_row_and_epoch(collator):
@@ -72,40 +77,62 @@ def test_sizes_vary_by_text_row_and_epoch(collator):
     assert len({tuple(ours.granularities([(epoch, row, slot) for slot in range(3)])) for epoch, row, _ in keys}) > 20
 
 
-@pytest.mark.parametrize("pooling", [PoolingConfig("cls"), PoolingConfig("landmark", granularity=4)])
-def test_a_pooling_of_one_size_draws_nothing(collator, pooling):
+@pytest.mark.parametrize("kind", ["cls", "landmark", "sentence"])
+def test_a_pooling_of_one_size_draws_nothing(collator, example, kind):
+    size = {"cls": None, "landmark": 4, "sentence": "sentence"}[kind]
+    pooling = PoolingConfig("cls") if size is None else PoolingConfig("landmark", granularity=size)
     ours = collator(pooling)
     assert ours.granularities([(0, 0, 0)]) is None
-    batch = ours([example(1)])
-    expected = ours.tokenizer([f"{TEXT} 1"])
-    for key, tensor in expected.items():
-        assert torch.equal(batch["queries"][key], tensor)
+    texts = ("Kaba lodo. Migi nupu! Re.", "Sodo tagi. Vepu kado?")
+    batch = ours([example(1, pooling=pooling, passages=texts), example(2, pooling=pooling, passages=texts[1:])])
+    assert list(batch.queries) == list(ours.tokenizer.layouts([f"{TEXT} 1", f"{TEXT} 2"]))
+    assert list(batch.passages) == list(ours.tokenizer.layouts([*texts, texts[1]]))
+    if kind == "sentence":
+        assert [len(layout.pooled) for layout in batch.passages] == [3, 2, 2]
 
 
-def test_queries_have_their_own_length(collator):
+def test_queries_have_their_own_length(collator, example):
     batch = collator(query_max_length=9)([example(1)])
-    assert batch["queries"]["input_ids"].shape[1] == 9
-    assert batch["passages"]["input_ids"].shape[1] > 9
+    assert len(batch.queries[0]) == 9
+    assert max(map(len, batch.passages)) > 9
 
 
-def test_teacher_scores(collator):
+def test_equal_texts_have_equal_keys(collator, example):
+    batch = collator()([example(3), example(5)])
+    assert batch.passage_keys[1] == batch.passage_keys[4]
+    assert batch.passage_keys.unique().numel() == 4
+    assert batch.query_keys.unique().numel() == 2
+    (expected,) = text_keys([TEXT])
+    assert batch.passage_keys[1].item() == expected - (1 << 64 if expected >= 1 << 63 else 0)
+    assert text_keys(["kaba"]) == [12813189608013215120], "the same on every machine, in every run"
+
+
+def test_teacher_scores(collator, example):
     batch = collator()([example(0, scores=(3.0, 1.0, 2.0)), example(1)])
-    assert batch["scored"].tolist() == [True, False]
-    assert batch["teacher"].tolist() == [[3.0, 1.0, 2.0], [0.0, 0.0, 0.0]]
+    assert batch.scored.tolist() == [True, False]
+    assert batch.teacher.tolist() == [[3.0, 1.0, 2.0], [0.0, 0.0, 0.0]]
     without = collator()([example(0), example(1)])
-    assert without["teacher"] is None
-    assert without["scored"].tolist() == [False, False]
+    assert without.teacher is None
+    assert without.scored.tolist() == [False, False]
 
 
-def test_groups_may_differ_in_size(collator):
+def test_groups_may_differ_in_size(collator, example):
     """A row without negatives has its positive alone; no column is made up for what isn't there."""
-    alone = Example(0, 7, TEXT, ("kaba 7",), (4.0,))
+    alone = example(7, passages=("kaba 7",), scores=(4.0,))
     batch = collator()([example(3), alone, example(5, scores=(3.0, 1.0, 2.0))])
-    assert batch["sizes"].tolist() == [3, 1, 3]
-    assert batch["passages"]["input_ids"].shape[0] == 7
-    assert batch["scored"].tolist() == [False, True, True]
-    assert batch["teacher"].tolist() == [[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [3.0, 1.0, 2.0]]
+    assert batch.sizes.tolist() == [3, 1, 3]
+    assert len(batch.passages) == 7
+    assert batch.scored.tolist() == [False, True, True]
+    assert batch.teacher.tolist() == [[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [3.0, 1.0, 2.0]]
     together = collator()([example(5)])
-    for slot in range(3):
-        assert trimmed(batch["passages"], 4 + slot) == trimmed(together["passages"], slot)
-    assert collator()([example(3), example(5)])["sizes"].tolist() == [3, 3]
+    assert list(batch.passages)[4:] == list(together.passages)
+    assert collator()([example(3), example(5)]).sizes.tolist() == [3, 3]
+
+
+def test_a_batch_goes_to_other_processes_and_devices(collator, example):
+    batch = collator()([example(3, scores=(3.0, 1.0, 2.0)), example(5)])
+    there = pickle.loads(pickle.dumps(batch)).to("meta")
+    assert there.sizes.is_meta
+    assert there.teacher.is_meta
+    assert list(there.queries) == list(batch.queries)
+    assert torch.equal(pickle.loads(pickle.dumps(batch)).passage_keys, batch.passage_keys)

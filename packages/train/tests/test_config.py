@@ -120,10 +120,7 @@ def test_every_field_has_help_and_the_identity_is_marked():
 
     marks = {name: mark for name, mark in walk(TrainConfig) if mark is not None}
     transient = {
-        "data.validation",
-        "data.max_faulty",
-        "data.cache",
-        "runtime",
+        *("data.validation", "data.max_faulty", "data.cache", "runtime"),
         *(f"runtime.{name}" for name in RuntimeConfig.model_fields),
     }
     assert marks == dict.fromkeys(["model.path", "data.train"], "content") | dict.fromkeys(transient, "transient")

@@ -13,6 +13,7 @@ MODULES = [
     "lmk_train.data.examples",
     "lmk_train.data.reading.files",
     "lmk_train.data.reading.rows",
+    "lmk_train.data.reading.survey",
     "lmk_train.data.sampling.draws",
     "lmk_train.data.sampling.mixture",
     "lmk_train.data.sampling.order",

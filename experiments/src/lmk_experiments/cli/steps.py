@@ -1,4 +1,4 @@
-"""The verbs of one step alone: train, evaluate, data."""
+"""The verbs of one step alone: train, evaluate."""
 
 from __future__ import annotations
 
@@ -14,27 +14,11 @@ if TYPE_CHECKING:
     from lmk_core.pooling import PoolingConfig
     from lmk_eval.suites import Suite
 
-data_app = typer.Typer(no_args_is_help=True, help="Build the data that grids name as built:NAME.")
-
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this module to ``app``."""
     app.command()(train)
     app.command()(evaluate)
-    app.add_typer(data_app, name="data")
-
-
-@data_app.command("build")
-def build_data(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to build: quickstart, or quickstart-tiny (seconds).")
-    ],
-    root: RootOption = DEFAULT_ROOT,
-) -> None:
-    """Build data and models under the root, once; a second call finds them there."""
-    from lmk_experiments.builders import build
-
-    typer.echo(build(name, real_root(root), report=typer.echo))
 
 
 def train(
@@ -55,7 +39,7 @@ def train(
 
     where = real_root(root)
     loaded = load_training_file(config, tuple(assignments))
-    for reference in (loaded.model.path, *loaded.data.train, loaded.data.validation or ""):
+    for reference in (loaded.model.path, *loaded.data.paths, loaded.data.validation or ""):
         if is_builtin_reference(reference):
             build(reference.removeprefix("built:").split("/")[0], where, report=typer.echo)
         elif is_data_reference(reference):

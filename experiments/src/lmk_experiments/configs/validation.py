@@ -161,7 +161,11 @@ def _is_called(member: Any, part: str | int) -> bool:
         return part == tags[0]
     bare = _bare(member)
     name = getattr(typing.get_origin(bare) or bare, "__name__", str(bare))
-    return isinstance(part, str) and (part in (name, f"constrained-{name}") or part.startswith(f"{name}["))
+    if not isinstance(part, str):
+        return False
+    # A model with a validator of its own is called "function-after[its name, the model]".
+    wrapped = part.startswith("function-") and part.endswith(f", {name}]")
+    return wrapped or part in (name, f"constrained-{name}") or part.startswith(f"{name}[")
 
 
 def _bare(annotation: Any) -> Any:

@@ -90,7 +90,7 @@ def plan_costs(
 
     for plan in plans:
         for planned in (*plan.pretrainings, *plan.trainings):
-            names |= {parse_reference(one)[0] for one in planned.config.data.train if is_data_reference(one)}
+            names |= {parse_reference(one)[0] for one in planned.config.data.paths if is_data_reference(one)}
             if planned.size is not None:
                 models[planned.config.model.path] = planned.size
         for first in plan.pretrainings:

@@ -37,9 +37,12 @@ def mean_cut(mean: float, longest: int) -> float:
 
 
 def training_tokens(config: TrainConfig) -> Tokens:
-    """Tokens of a fine-tune's batches, padding left out: ``steps * rows * (query + (1 + negatives) * passage)``."""
+    """Tokens of a fine-tune's batches, padding left out: ``steps * rows * (query + (1 + negatives) * passage)``.
+
+    Data sets of a mixture count alike, with the batch and the negatives that the training itself names.
+    """
     data = config.data
-    query, passage, basis = _row_lengths(data.train, data.query_max_length, data.passage_max_length)
+    query, passage, basis = _row_lengths(data.paths, data.query_max_length, data.passage_max_length)
     row = query + (1 + data.negatives) * passage
     return Tokens(config.optim.steps * config.optim.batch_size * row, basis)
 

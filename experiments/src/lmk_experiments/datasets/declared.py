@@ -37,6 +37,8 @@ class DataSet(_Section):
     """What has to be done so that it is there."""
     rows: PositiveInt | None = None
     """Rows it holds; null where nobody counted them."""
+    parts: dict[str, PositiveInt] | None = None
+    """Rows of each of its files, where they were published."""
     gb: PositiveFloat
     """Its size on disk, in GB."""
     mean_tokens: MeanTokens

@@ -83,7 +83,9 @@ def _field(value: Any, marks: dict[str, Any], fingerprint: Fingerprint) -> Any:
     return canonical(value, fingerprint)
 
 
-def _content(reference: str, fingerprint: Fingerprint) -> dict[str, str]:
+def _content(reference: Any, fingerprint: Fingerprint) -> Any:
+    if isinstance(reference, BaseModel):  # a data set with more than a path
+        return canonical(reference, fingerprint)
     if not is_local(reference):
         return {"hub": reference}
     found = fingerprint(reference)

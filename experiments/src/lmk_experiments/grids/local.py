@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-ROW_ENDINGS = (".jsonl", ".json")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 """Weights that are not read: they are programs, or another library's."""
 _SHOWN = 12
@@ -30,20 +29,30 @@ def check_suite_folder(folder: Path, split: str) -> None:
         raise ValueError(f"{folder} has no qrels/{split}.tsv; splits that are there: {splits}")
 
 
-def check_rows_file(file: Path, endings: tuple[str, ...] = ROW_ENDINGS) -> None:
-    """See that ``file`` is a file of rows, and holds some.
-
-    Args:
-        endings: how its name may end; none, and it may end in any way.
+def check_rows(path: Path) -> None:
+    """See that ``path`` is a file of rows or a folder of them, and that none is empty.
 
     Raises:
-        ValueError: it is a folder, has another ending, or is empty.
+        ValueError: a folder holds none, or a file has another ending or is empty.
+    """
+    from lmk_train.data.reading import data_files
+
+    for file in data_files(path):
+        if file.suffix in (".jsonl", ".json"):
+            check_texts_file(file)
+        elif not file.stat().st_size:
+            raise ValueError(f"{file} is empty; rows are expected")
+
+
+def check_texts_file(file: Path) -> None:
+    """See that ``file`` is a file with lines.
+
+    Raises:
+        ValueError: it is a folder, or is empty.
     """
     if not file.is_file():
         inside = f"; it holds: {_held(file)}" if file.is_dir() else ""
         raise ValueError(f"{file} is a folder; a file with one JSON object a line is expected{inside}")
-    if endings and file.suffix not in endings:
-        raise ValueError(f"{file} ends in {file.suffix!r}; valid endings: {', '.join(endings)}")
     with file.open("rb") as stream:
         if not any(line.strip() for line in stream):
             raise ValueError(f"{file} is empty; a file with one JSON object a line is expected")

@@ -10,7 +10,7 @@ from lmk_experiments.configs import ConfigError, Layers, explain
 from lmk_experiments.configs.errors import Path as KeyPath
 from lmk_experiments.datasets import data_identity, is_data_reference
 from lmk_experiments.grids.identity import is_local
-from lmk_experiments.grids.local import ROW_ENDINGS, check_model_folder, check_rows_file, check_suite_folder
+from lmk_experiments.grids.local import check_model_folder, check_rows, check_suite_folder, check_texts_file
 
 
 def localize(layers: Layers) -> None:
@@ -22,12 +22,12 @@ def localize(layers: Layers) -> None:
     """
     problems = []
     # The rows of a pre-training are texts alone, in files of any name.
-    endings = () if "method" in layers.value else ROW_ENDINGS
+    check = check_texts_file if "method" in layers.value else check_rows
     for path in _training_paths(layers.value):
         try:
             found = _absolute(layers, path, always=path[0] == "data")
             if found is not None and path[0] == "data":
-                check_rows_file(found, endings)
+                check(found)
             elif found is not None:
                 check_model_folder(found)
         except (OSError, ValueError) as error:
@@ -67,12 +67,20 @@ def _training_paths(value: dict[str, Any]) -> list[KeyPath]:
     if isinstance(data, dict):
         files = data.get("train")
         if isinstance(files, list):
-            paths += [("data", "train", index) for index in range(len(files))]
+            paths += [place for index, entry in enumerate(files) for place in _places(entry, ("data", "train", index))]
         if data.get("validation") is not None:
             paths.append(("data", "validation"))
     if isinstance(model, dict) and "path" in model:
         paths.append(("model", "path"))
     return paths
+
+
+def _places(entry: Any, at: KeyPath) -> list[KeyPath]:
+    """Where the paths of a data set stand: itself, or its key ``path``, which may be a list."""
+    path = entry.get("path") if isinstance(entry, dict) else None
+    if isinstance(path, list):
+        return [(*at, "path", index) for index in range(len(path))]
+    return [(*at, "path")] if isinstance(entry, dict) else [at]
 
 
 def _suite_paths(suites: list[Any]) -> list[KeyPath]:
@@ -118,7 +126,7 @@ def _absolute(layers: Layers, path: KeyPath, *, always: bool) -> Path | None:
     Without ``always`` a plain name is a model on a hub.
     """
     holder = _holder(layers, path)
-    text = holder[path[-1]]
+    text = holder.get(path[-1]) if isinstance(holder, dict) else holder[path[-1]]
     if not isinstance(text, str):
         return None
     if is_builtin_reference(text):

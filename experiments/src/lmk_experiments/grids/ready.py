@@ -35,7 +35,7 @@ def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> 
         if training.id is not None and is_done("training", training.id):
             continue
         data = training.config.data
-        for reference in (*data.train, *([data.validation] if data.validation else [])):
+        for reference in (*data.paths, *([data.validation] if data.validation else [])):
             _look(lambda reference=reference: data_files(reference, root), reference, reasons)
     for _, evaluation in plan.evaluations:
         if evaluation.id is not None and is_done("evaluation", evaluation.id):

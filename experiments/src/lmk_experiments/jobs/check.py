@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lmk_eval.tasks.folder import read_folder
 from lmk_experiments.grids import Plan
-from lmk_train.data.rows import RowFile
+from lmk_train.data.reading import check_file
 
 
 def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable[[str], None]) -> None:
@@ -18,13 +18,13 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     Raises:
         ValueError: a faulty line; the message names file, line and key, and what would be valid.
     """
-    files = dict.fromkeys(
-        reference
+    files = {
+        reference: training.config.data.max_faulty
         for training in plan.trainings
         if training.id is None or not is_done("training", training.id)
-        for reference in (*training.config.data.train, training.config.data.validation)
-        if reference is not None and Path(reference).is_file()
-    )
+        for reference in (*training.config.data.paths, training.config.data.validation)
+        if reference is not None and Path(reference).exists()
+    }
     folders = dict.fromkeys(
         (task.folder, task.split or "test")
         for _, evaluation in plan.evaluations
@@ -32,9 +32,9 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
         for task in evaluation.suite.tasks
         if task.folder is not None and Path(task.folder).is_dir()
     )
-    for file in files:
+    for file, allowed in files.items():
         report(f"reading {file}")
-        RowFile(file)
+        check_file(file, max_faulty=allowed)
     for folder, split in folders:
         report(f"reading {folder}")
         read_folder(folder, split)

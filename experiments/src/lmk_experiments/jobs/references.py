@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from lmk_experiments.builders import is_builtin_reference, locate
-from lmk_experiments.datasets import data_files, data_path, is_data_reference
+from lmk_experiments.datasets import data_path, is_data_reference
 
 
 def real(reference: str, root: Path) -> str:
@@ -20,15 +21,8 @@ def real(reference: str, root: Path) -> str:
     return str(locate(reference, root)) if is_builtin_reference(reference) else reference
 
 
-def real_files(reference: str, root: Path) -> list[str]:
-    """The files of a reference: several where ``data:NAME`` names a folder."""
-    if is_data_reference(reference):
-        return [str(file) for file in data_files(reference, root)]
-    return [real(reference, root)]
-
-
 def real_training(config: dict[str, Any], root: Path) -> dict[str, Any]:
-    """A training's configuration with real paths."""
+    """A training's configuration with real paths; tokenized texts are kept below the root, for all its cells."""
     data, model = config["data"], config["model"]
     validation = data.get("validation")
     return {
@@ -36,10 +30,20 @@ def real_training(config: dict[str, Any], root: Path) -> dict[str, Any]:
         "model": {**model, "path": real(model["path"], root)},
         "data": {
             **data,
-            "train": [file for path in data["train"] for file in real_files(path, root)],
+            "train": [_real_set(entry, root) for entry in data["train"]],
             "validation": None if validation is None else real(validation, root),
+            "cache": data.get("cache") or os.environ.get("LMK_CACHE") or str(root / "cache"),
         },
     }
+
+
+def _real_set(entry: Any, root: Path) -> Any:
+    """A data set with real paths."""
+    if isinstance(entry, str):
+        return real(entry, root)
+    path = entry["path"]
+    found = real(path, root) if isinstance(path, str) else [real(one, root) for one in path]
+    return {**entry, "path": found}
 
 
 def real_suite(suite: dict[str, Any], root: Path) -> dict[str, Any]:

@@ -157,10 +157,10 @@ class DataConfig(Section):
             )
         if len(sets) > 1:
             return tuple(sets)
-        (only,) = sets
-        only = only.model_copy(update={"weight": None, "share": None})
-        plain = TrainSet(path=only.paths[0], name=only.name)
-        return (only.paths[0],) if only.name is None and len(only.paths) == 1 and only == plain else (only,)
+        only = sets[0].model_copy(update={"weight": None, "share": None})
+        path = only.paths[0]
+        plain = len(only.paths) == 1 and only.model_copy(update={"path": path, "name": None}) == TrainSet(path=path)
+        return (path,) if plain else (only,)
 
     @field_validator("prompt")
     @classmethod

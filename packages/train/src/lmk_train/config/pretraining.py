@@ -27,6 +27,11 @@ class PretrainDataConfig(Section):
     max_length: int = Field(default=512, ge=2)
     """Tokens of a text, special tokens included."""
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files of ``train``."""
+        return self.train
+
     @field_validator("train", mode="before")
     @classmethod
     def _want_a_list(cls, value: Any) -> Any:

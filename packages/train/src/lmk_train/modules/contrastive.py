@@ -82,9 +82,6 @@ class ContrastiveModule(LightningModule):
     def on_train_start(self) -> None:
         same_weights(self.encoder)
 
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:  # noqa: ARG002
-        return batch  # chunk by chunk, in `embed`
-
     def embed(self, texts: Layouts) -> Float[Tensor, "texts dim"]:
         """Texts to vectors, on the device."""
         padded = self.tokenizer.pad(texts)

@@ -113,18 +113,18 @@ class Rows(Sequence[Row]):
         return self._rows[index]
 
 
-def check_file(path: str | Path, progress: Progress | None = None) -> Findings:
+def check_file(path: str | Path, *, max_faulty: float = 0.0, progress: Progress | None = None) -> Findings:
     """Reads a file or folder and keeps nothing of it.
 
     Raises:
-        DataError: A file or a row is faulty.
+        DataError: A file is faulty, or more than ``max_faulty`` of its rows.
     """
     findings = Findings()
     for file in data_files(path):
         found = Findings()
         for _ in read_rows(file, found, progress=progress):
             pass
-        found.check(file, 0.0)
+        found.check(file, max_faulty)
         findings.merge(found)
     return findings
 
