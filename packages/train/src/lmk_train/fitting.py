@@ -231,6 +231,7 @@ def _quiet_lightning() -> Generator[None]:
             ".*available but not used.*",
             ".*`srun` command is available.*",
             ".*LeafSpec.*deprecated.*",
+            ".*overridden `transfer_batch_to_device`.*",
         ):
             warnings.filterwarnings("ignore", message=message)
         try:
