@@ -1,4 +1,4 @@
-"""Real trainings on several ranks, each a fork of one process that has imported torch already: a start takes moments."""
+"""Real trainings on several ranks, each a fork of one process that has imported torch: a start takes moments."""
 
 from __future__ import annotations
 

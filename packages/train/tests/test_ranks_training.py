@@ -22,7 +22,7 @@ from lmk_train.config import TrainConfig
 from lmk_train.ranks import RankFailedError
 
 sys.path.append(str(Path(__file__).parent))  # the forks import it by its name
-from rank_trainings import train_on  # noqa: E402
+from rank_trainings import train_on
 
 Configure = Callable[..., TrainConfig]
 

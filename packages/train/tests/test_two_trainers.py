@@ -65,7 +65,13 @@ def test_gradients_equal_those_of_one_process(found, name):
         )
         assert first_step < 1e-6
         assert second_step < 1e-5  # AdamW's first step is a sign: it makes much of the smallest differences
-        print([(float((a-b).abs().max()), float(a.abs().max()), float(a.norm())) for a, b in zip(one["gradients"], alone["gradients"])], one["values"])
+        print(
+            [
+                (float((a - b).abs().max()), float(a.abs().max()), float(a.norm()))
+                for a, b in zip(one["gradients"], alone["gradients"])
+            ],
+            one["values"],
+        )
         for ours, theirs in zip(one["values"], alone["values"], strict=True):
             assert ours["train/loss"] == pytest.approx(theirs["train/loss"], abs=1e-5)
             assert ours["train/gradient_norm"] == pytest.approx(theirs["train/gradient_norm"], rel=1e-5)
@@ -103,7 +109,9 @@ def test_a_number_that_is_none_stops_both_in_the_same_step_with_its_rows(found, 
 
 def test_memory_that_runs_out_in_one_process_is_told_by_both(found):
     first, second = (process["memory"] for process in found["pair"])
-    kinds = [[(event["kind"], event["step"], event["chunk_tokens"]) for event in one["events"]] for one in (first, second)]
+    kinds = [
+        [(event["kind"], event["step"], event["chunk_tokens"]) for event in one["events"]] for one in (first, second)
+    ]
     assert kinds[0] == kinds[1]
     assert {(kind, step) for kind, step, _ in kinds[0]} == {("chunk_halved", 1)}
     sizes = [size for _, _, size in kinds[0]]

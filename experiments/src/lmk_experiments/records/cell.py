@@ -158,7 +158,12 @@ class Cell:
             return State("failed", unreadable, attempts=attempts)
         if not events and not wrong:
             return State("planned", no_claim)
-        if events and events[-1]["event"] == "failed" and events[-1].get("reason") == STOPPED and not (said or no_claim):
+        if (
+            events
+            and events[-1]["event"] == "failed"
+            and events[-1].get("reason") == STOPPED
+            and not (said or no_claim)
+        ):
             return State("stopped", "run it again to go on", attempts=attempts)
         own = str(events[-1].get("reason", "error")) if events and events[-1]["event"] in FAILURES else ""
         reasons = [reason for reason in (own, said, no_claim) if reason]
