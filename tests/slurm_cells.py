@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
+from typing import Any
 
+from lmk_experiments.jobs import train as train_job
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, CellError, CellRecorder, training_cell
+from lmk_train.ranks import FirstEnd, OtherEnd, RankFailedError
 
 PATIENCE_SECONDS = 120
 
@@ -29,6 +33,33 @@ def train(folder: str) -> None:
         return {"model": "model"}
 
     work_on(cell, work)
+
+
+def train_together(folder: str) -> None:
+    """The real job of a training, in which each rank does what the configuration says instead of training."""
+    train_job._train = _rank
+    train_job.run_training(folder)
+
+
+def _rank(values: dict[str, Any], cell: Cell, recorder: CellRecorder | None, step: FirstEnd | OtherEnd | None) -> None:
+    assert step is not None
+    place, (rank, do) = step.place, (values["do"] or ":").split(":")
+    with (cell.folder / f"rank-{place.rank}").open("a") as file:
+        file.write(f"{place.rank} of {place.size} on {os.uname().nodename}, device {place.local_rank}\n")
+    if isinstance(step, FirstEnd):
+        assert recorder is not None
+        step.on_failure = lambda failure: recorder.event("rank_failed", **failure.event())
+        recorder.event("start", nodes=sorted(set(step.everyone())), runtime=values["runtime"])
+        (cell.folder / "model").mkdir(exist_ok=True)
+    if rank == str(place.rank):
+        if do == "raise":
+            raise ValueError("the loss is nan")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank and isinstance(step, FirstEnd):  # as where a collective hangs when a rank is gone
+        failure = step.failure(PATIENCE_SECONDS)
+        raise RankFailedError(str(failure))
+    if rank:
+        time.sleep(PATIENCE_SECONDS)
 
 
 def evaluate(folders: str) -> None:

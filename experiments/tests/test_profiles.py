@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ def test_needs_go_from_the_profile_to_the_grid_and_from_sections_to_rules() -> N
     nothing = ResourcesSection()
     training = resources_of(TRAINING, nothing, profile)
     assert (training.gpus, training.cpus, training.memory_gb, training.hours) == (8, 8, None, 24)
+    assert training.tasks == 8
     reading = resources_of(READING, nothing, profile)
     assert (reading.gpus, reading.memory_gb, reading.hours) == (1, 256, 12)
     grid = ResourcesSection.model_validate(
@@ -81,6 +83,38 @@ def test_needs_go_from_the_profile_to_the_grid_and_from_sections_to_rules() -> N
     assert resources_of(READING, grid, profile).memory_gb == 32
     assert resources_of(READING, grid, profile).hours == 1
     assert resources_of(READING, nothing).gpus == 0, "without a profile the grid's own defaults hold"
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts", "expected"),
+    [
+        ({}, TRAINING, (1, 1, 0)),
+        ({"gpus": 8}, TRAINING, (1, 8, 8)),
+        ({"gpus": 8, "nodes": 2}, TRAINING, (2, 8, 8)),
+        ({"gpus": 8, "tasks": 4}, TRAINING, (1, 4, 8)),
+        ({"tasks": 2, "nodes": 2}, TRAINING, (2, 2, 0)),
+        ({}, replace(TRAINING, devices=4, nodes=2), (2, 4, 0)),
+        ({"gpus": 2}, replace(TRAINING, devices=4), (1, 2, 2)),
+        ({"gpus": 8}, READING, (1, 1, 8)),
+        ({}, replace(READING, devices=4, nodes=2), (1, 1, 0)),
+    ],
+)
+def test_a_training_has_a_process_for_each_gpu(asked: dict, facts: Facts, expected: tuple[int, int, int]) -> None:
+    grid = ResourcesSection.model_validate({"train" if facts.kind == "training" else "evaluate": asked})
+    found = resources_of(facts, grid)
+    assert (found.nodes, found.tasks, found.gpus) == expected
+
+
+def test_what_does_not_fit_together_is_told() -> None:
+    grid = ResourcesSection.model_validate({"train": {"gpus": 2, "tasks": 4}, "evaluate": {"nodes": 2}})
+    with pytest.raises(
+        ValueError, match="training lmk-32: resources ask for 4 tasks and 2 gpus a node; valid: a GPU for"
+    ):
+        resources_of(TRAINING, grid)
+    with pytest.raises(
+        ValueError, match="evaluation of lmk-32: resources ask for 1 tasks on 2 nodes; valid: one on one"
+    ):
+        resources_of(READING, grid)
 
 
 def test_a_grid_says_how_evaluations_are_split_else_the_profile() -> None:

@@ -32,6 +32,7 @@ from lmk_experiments.records import (
 from lmk_experiments.records import claim as claim_module
 from lmk_experiments.records.atomic import append_line, read_lines
 from lmk_experiments.records.claim import STALE_SECONDS, ClaimLost, claimed, heartbeat, holds
+from lmk_experiments.records.grid import GridPreparing, preparing
 
 ID = "0123456789ab"
 
@@ -249,6 +250,20 @@ def test_a_result_that_cannot_be_written_is_a_recorded_failure(cell: Cell) -> No
         work_on(cell, lambda recorder: {"metrics": {"a": float("nan")}})
     assert cell.state().name == "failed"
     assert cell.done() is None
+
+
+def test_a_grid_that_has_just_been_started_is_told_from_one_that_was_not(tmp_path: Path) -> None:
+    with preparing(tmp_path, "mine", "its data is being built: quickstart"):
+        with pytest.raises(
+            GridPreparing, match=rf"mine: its data is being built: quickstart \(process {os.getpid()} on"
+        ):
+            load_grid(tmp_path, "mine")
+        note = (tmp_path / "grids/mine/preparing.json").read_text()
+    with pytest.raises(ValueError, match="no grid 'mine' was run"):
+        load_grid(tmp_path, "mine")
+    (tmp_path / "grids/mine/preparing.json").write_text(note.replace(str(os.getpid()), "2147483600"))
+    with pytest.raises(ValueError, match="no grid 'mine' was run"):  # its process is gone
+        load_grid(tmp_path, "mine")
 
 
 def test_a_grids_record_round_trips(tmp_path: Path) -> None:

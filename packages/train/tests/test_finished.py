@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lmk_core import Embedder
-from lmk_train import train, training
+from lmk_train import fitting, train
 
 
 class Killed(Exception):
@@ -23,8 +23,8 @@ def kill(monkeypatch):
         raise Killed
 
     def arm(name: str, *, alive: bool = False) -> None:
-        originals.setdefault(name, getattr(training, name))
-        monkeypatch.setattr(training, name, originals[name] if alive else die)
+        originals.setdefault(name, getattr(fitting, name))
+        monkeypatch.setattr(fitting, name, originals[name] if alive else die)
 
     return arm
 
@@ -68,11 +68,11 @@ def test_killed_before_the_mark_it_goes_on_from_the_checkpoint(make_config, tmp_
 
 def test_killed_behind_the_mark_nothing_is_trained_again(make_config, tmp_path, recorder, kill):
     config = make_config(runtime__checkpoint_every=4)
-    kill("_remove_checkpoints")
+    kill("remove_checkpoints")
     with pytest.raises(Killed):
         train(config, tmp_path)
     assert (tmp_path / "checkpoints/last.ckpt").exists()
-    kill("_remove_checkpoints", alive=True)
+    kill("remove_checkpoints", alive=True)
     train(config, tmp_path, recorder)
     assert recorder.kinds() == ["already_trained"]
     assert not (tmp_path / "checkpoints").exists()

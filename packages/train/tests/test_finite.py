@@ -10,8 +10,8 @@ import torch
 from lmk_core import Embedder
 from lmk_train import train
 from lmk_train.data import ContrastiveData
+from lmk_train.fitting import make_trainer
 from lmk_train.modules import ContrastiveModule, NonFiniteError, contrastive
-from lmk_train.training import make_trainer
 
 WILD = {"batch_size": 8, "learning_rate": 1e30, "gradient_clip": None}
 

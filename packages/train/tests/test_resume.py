@@ -11,7 +11,7 @@ from pydantic import Field
 
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder
-from lmk_train import train, training
+from lmk_train import fitting, train
 from lmk_train.callbacks import CheckpointMismatchError, Checkpoints, find_checkpoint
 from lmk_train.config import LossConfig, TrainConfig
 
@@ -100,7 +100,7 @@ def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, re
     path.write_bytes(content)
     kept = {}
     monkeypatch.setattr(
-        training, "mark_finished", lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*-1"))
+        fitting, "mark_finished", lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*-1"))
     )
     resumed = train(config, tmp_path / "run", recorder)
     assert recorder.kinds() == ["start", "checkpoint_unreadable", "finished"]

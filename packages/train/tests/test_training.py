@@ -179,11 +179,6 @@ def test_faulty_data_stops_before_anything_is_written(make_config, write_rows, t
     assert not (tmp_path / "run").exists()
 
 
-def test_more_than_one_device_is_refused(make_config, tmp_path):
-    with pytest.raises(ValueError, match=r"runtime.devices is 2.*valid: 1"):
-        train(make_config(runtime__devices=2), tmp_path)
-
-
 class SignalAtStep:
     """A recorder that sends a signal to its own process."""
 

@@ -9,6 +9,8 @@ import typer
 
 from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, SetOption, real_root
 
+_WATCH_SECONDS = 2
+
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this module to ``app``."""
@@ -95,13 +97,23 @@ def status(
     from lmk_experiments.cli.show_status import status_json, status_text
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.records import load_grid
+    from lmk_experiments.records.grid import GridPreparing
     from lmk_experiments.submit.states import grid_states
 
     where = real_root(root)
     name = grid_name(grid)
     screen = Console()
     while True:
-        record = load_grid(where, name)
+        try:
+            record = load_grid(where, name)
+        except GridPreparing as told:
+            if as_json:
+                raise
+            typer.echo(str(told))
+            if not watch:
+                return
+            time.sleep(_WATCH_SECONDS)
+            continue
         states = grid_states(record, where)
         if watch and not as_json:
             screen.clear()
@@ -111,4 +123,4 @@ def status(
             typer.echo(f"warning: {states.warning}", err=True)
         if not watch or states.settled:
             return
-        time.sleep(2)
+        time.sleep(_WATCH_SECONDS)

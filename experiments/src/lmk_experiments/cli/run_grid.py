@@ -58,15 +58,17 @@ def prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan, 
     from lmk_experiments.cli.show_plan import cell_state
     from lmk_experiments.grids.ready import check_ready
     from lmk_experiments.jobs.fan import write_cells
+    from lmk_experiments.records.grid import preparing
     from lmk_experiments.tables.load import load_table
 
     loaded = load_grid_file(grid, assignments)
     plan = make_plan(loaded, root)
     table = load_table(loaded, plan)
     check_ready(plan, root, lambda kind, identity: cell_state(root, kind, identity) == "done")
-    for name in sorted(plan.not_built):
-        build(name, root, report=typer.echo)
     if plan.not_built:
+        with preparing(root, plan.grid, f"its data is being built: {', '.join(sorted(plan.not_built))}"):
+            for name in sorted(plan.not_built):
+                build(name, root, report=typer.echo)
         plan = make_plan(loaded, root)
     return plan, write_cells(plan, root, table, report=lambda text: typer.echo(f"warning: {text}", err=True))
 

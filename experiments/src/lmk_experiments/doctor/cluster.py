@@ -142,7 +142,8 @@ def _taken(profile: Profile, root: Path) -> Iterator[Finding]:
                 yield Finding("fail", kind, f"would be refused: {error}")
                 continue
         memory = needs.memory_gb or profile.memory_gb
-        asked = f"{needs.nodes} node, {needs.gpus} GPUs, {needs.cpus} cores, {memory or '?'} GB, {needs.hours:g} hours"
+        cores = f"{needs.cpus} cores" if needs.tasks == 1 else f"{needs.tasks} tasks of {needs.cpus} cores"
+        asked = f"{needs.nodes} node, {needs.gpus} GPUs, {cores}, {memory or '?'} GB, {needs.hours:g} hours"
         yield Finding("ok", kind, f"would be taken ({asked})")
 
 

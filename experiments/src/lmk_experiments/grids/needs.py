@@ -20,6 +20,10 @@ class Facts:
     """The encoder, as the configuration names it."""
     max_length: int
     """The most tokens of a text."""
+    devices: int = 1
+    """Of a training: `runtime.devices`, its processes a node where the resources do not say."""
+    nodes: int = 1
+    """Of a training: `runtime.nodes`, the same."""
 
 
 class _Section(BaseModel):
@@ -30,9 +34,9 @@ class Need(_Section):
     """What one job asks of the machine."""
 
     nodes: int = Field(default=1, ge=1)
-    """Machines."""
+    """Machines; of a training, `runtime.nodes` where it is left out."""
     tasks: int = Field(default=1, ge=1)
-    """Processes a node."""
+    """Processes a node. Left out, a training has one a GPU, or `runtime.devices` where it has no GPU."""
     gpus: int = Field(default=0, ge=0)
     """GPUs a node."""
     cpus: int = Field(default=1, ge=1)

@@ -17,7 +17,7 @@ from lmk_experiments.records import (
     evaluation_cell,
     training_cell,
 )
-from lmk_slurm import Job
+from lmk_slurm import Job, Resources
 
 
 def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
@@ -73,7 +73,11 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
     """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else.
 
     Args:
-        profile: what jobs ask there; without one, what the grid says counts.
+        profile: what jobs ask there. Without one they run on this machine, each as one process: a training starts its
+            own further ones, as many as ``runtime.devices`` says.
+
+    Raises:
+        ValueError: what the grid and the profile ask does not fit together.
     """
     jobs: list[Job] = []
     for planned in plan.trainings:
@@ -85,7 +89,7 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
             argument=str(cell.folder),
             logs=cell.folder / "logs",
             done=(_marker(cell),),
-            resources=resources_of(_training_facts(planned), plan.resources, profile),
+            resources=_resources(_training_facts(planned), plan, profile),
         )
         jobs.append(train)
         for suites, evaluations in _shares(plan, planned, profile):
@@ -100,10 +104,15 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
                     logs=readings[0].folder / "logs",
                     after=(train.name,),
                     done=tuple(_marker(cell) for cell in readings),
-                    resources=resources_of(facts, plan.resources, profile),
+                    resources=_resources(facts, plan, profile),
                 )
             )
     return jobs
+
+
+def _resources(facts: Facts, plan: Plan, profile: Profile | None) -> Resources:
+    found = resources_of(facts, plan.resources, profile)
+    return replace(found, nodes=1, tasks=1) if profile is None else found
 
 
 def _shares(
@@ -122,7 +131,10 @@ def _shares(
 def _training_facts(training: PlannedTraining) -> Facts:
     data = training.config.data
     longest = max(data.query_max_length, data.passage_max_length)
-    return Facts("training", training.row, training.config.model.path, longest)
+    runtime = training.config.runtime
+    return Facts(
+        "training", training.row, training.config.model.path, longest, devices=runtime.devices, nodes=runtime.nodes
+    )
 
 
 def _one_seed(record: GridRecord) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lmk_experiments.records import Cell, CellRecorder, ClaimedElsewhere
+from lmk_experiments.records.cell import STOPPED
 from lmk_experiments.records.claim import Claim, ClaimLost, claimed, holds, scheduler_job
 from lmk_experiments.records.tickets import user_name
 from lmk_experiments.submit.snapshot import running_code
@@ -68,5 +69,5 @@ def _where() -> dict[str, object]:
 def _reason(error: BaseException) -> str:
     text = str(error).strip().split("\n")[0]
     if isinstance(error, KeyboardInterrupt | SystemExit):
-        return "stopped"
+        return STOPPED
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -134,7 +134,7 @@ def run_status(state: State) -> Status:
         return "FINISHED"
     if state.name == "running":
         return "RUNNING"
-    if state.name == "preempted" or state.reason.lower().startswith(_STOPPED):
+    if state.name in ("preempted", "stopped") or state.reason.lower().startswith(_STOPPED):
         return "KILLED"
     return "FAILED"
 

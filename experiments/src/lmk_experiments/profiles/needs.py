@@ -17,11 +17,31 @@ def resources_of(facts: Facts, grid: ResourcesSection, profile: Profile | None =
 
     Later ones win, key by key: the defaults, the profile's ``train`` or ``evaluate``, the profile's rules, the grid's
     ``train`` or ``evaluate``, the grid's rules.
+
+    Raises:
+        ValueError: a training with more processes than GPUs, or an evaluation of several processes.
     """
-    chosen: dict[str, Any] = {name: getattr(Need(), name) for name in _FIELDS}
+    said: dict[str, Any] = {}
     for layer in _layers(facts, grid, profile):
-        chosen |= {name: value for name in layer.model_fields_set if (value := getattr(layer, name, None)) is not None}
-    return Resources(**{name: chosen[name] for name in _FIELDS})
+        said |= {name: value for name in layer.model_fields_set if (value := getattr(layer, name, None)) is not None}
+    defaults = {name: getattr(Need(), name) for name in _FIELDS}
+    if facts.kind == "training":
+        defaults |= {"nodes": facts.nodes, "tasks": said.get("gpus") or facts.devices}
+    chosen = {name: said.get(name, defaults[name]) for name in _FIELDS}
+    _check(facts, chosen)
+    return Resources(**chosen)
+
+
+def _check(facts: Facts, chosen: dict[str, Any]) -> None:
+    tasks, gpus = chosen["tasks"], chosen["gpus"]
+    if facts.kind == "training" and gpus and tasks > gpus:
+        raise ValueError(
+            f"training {facts.row}: resources ask for {tasks} tasks and {gpus} gpus a node; valid: a GPU for each task"
+        )
+    if facts.kind == "evaluation" and (tasks, chosen["nodes"]) != (1, 1):
+        raise ValueError(
+            f"evaluation of {facts.row}: resources ask for {tasks} tasks on {chosen['nodes']} nodes; valid: one on one"
+        )
 
 
 def split_by(grid: ResourcesSection, profile: Profile | None = None) -> str:

@@ -20,6 +20,10 @@ from lmk_experiments.records.state import State
 Kind = Literal["pretraining", "training", "evaluation"]
 SCHEMA = 1
 _ID = re.compile(r"[0-9a-f]{12}")
+FAILURES = ("failed", "rank_failed")
+"""Events that say why an attempt failed; a rank of a training can do so when the process that records cannot."""
+STOPPED = "stopped"
+"""The reason of an attempt that a person or a signal has ended."""
 _NO_WORD = "stopped without a word: run it again to go on"
 _Read = TypeVar("_Read")
 
@@ -154,7 +158,14 @@ class Cell:
             return State("failed", unreadable, attempts=attempts)
         if not events and not wrong:
             return State("planned", no_claim)
-        own = str(events[-1].get("reason", "error")) if events and events[-1]["event"] == "failed" else ""
+        if (
+            events
+            and events[-1]["event"] == "failed"
+            and events[-1].get("reason") == STOPPED
+            and not (said or no_claim)
+        ):
+            return State("stopped", "run it again to go on", attempts=attempts)
+        own = str(events[-1].get("reason", "error")) if events and events[-1]["event"] in FAILURES else ""
         reasons = [reason for reason in (own, said, no_claim) if reason]
         return State("failed", "; ".join(reasons) or _NO_WORD, attempts=attempts)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from lmk_experiments.records.atomic import read_record, write_json
 from lmk_experiments.records.cell import is_identity
 from lmk_experiments.records.shapes import FLAG, LIST, OBJECT, TEXT, WHOLE, RecordError, Shape, checked, checked_values
 
+_PREPARING = "preparing.json"
+_NOTE: Shape = {"what": TEXT, "host": TEXT, "pid": WHOLE}
 _GRID: Shape = {"grid": TEXT, "title": TEXT, "trainings": LIST, "rows": LIST}
 _TRAINING: Shape = {"id": TEXT, "row": TEXT, "seed": WHOLE}
 _ROW: Shape = {
@@ -61,6 +69,7 @@ def load_grid(root: Path, name: str) -> GridRecord:
     """The recorded plan of grid ``name`` under ``root``.
 
     Raises:
+        GridPreparing: it was started, and its cells are not known yet.
         ValueError: this root holds no such grid; the message lists those that are there. Or its file cannot be read;
             the message names file and key.
     """
@@ -68,6 +77,7 @@ def load_grid(root: Path, name: str) -> GridRecord:
     path = root / "grids" / name / "grid.json"
     value = read_record(path, _GRID) if name in known else None
     if value is None:
+        _check_preparing(root, name)
         held = f"it holds: {', '.join(known)}" if known else "it holds none yet: `lmk run GRID` starts one"
         raise ValueError(f"no grid {name!r} was run under {root}; {held}")
     return GridRecord(
@@ -81,6 +91,31 @@ def load_grid(root: Path, name: str) -> GridRecord:
         ],
         rows=[RowRecord(**_part(one, _ROW, f"{path}: rows[{index}]")) for index, one in enumerate(value["rows"])],
     )
+
+
+class GridPreparing(ValueError):
+    """The cells of a grid are not known yet: it has just been started."""
+
+
+@contextlib.contextmanager
+def preparing(root: Path, name: str, what: str) -> Generator[None]:
+    """While this lasts, who asks for grid ``name`` is told ``what`` is being done for it."""
+    path = root / "grids" / name / _PREPARING
+    write_json(path, {"what": what, "host": socket.gethostname(), "pid": os.getpid()})
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _check_preparing(root: Path, name: str) -> None:
+    try:
+        note = read_record(root / "grids" / name / _PREPARING, _NOTE)
+    except ValueError:
+        return
+    if note is not None and (note["host"] != socket.gethostname() or psutil.pid_exists(note["pid"])):
+        by = f"process {note['pid']} on {note['host']}"
+        raise GridPreparing(f"{name}: {note['what']} ({by}); its cells are known when that is done")
 
 
 def load_grids(root: Path) -> tuple[list[GridRecord], list[str]]:

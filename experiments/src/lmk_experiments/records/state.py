@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-StateName = Literal["planned", "queued", "running", "preempted", "done", "failed", "unknown"]
+StateName = Literal["planned", "queued", "running", "preempted", "done", "failed", "stopped", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class State:
 
     Attributes:
         name: one of ``StateName``.
-        reason: of a failure or a stop, one line.
+        reason: of a failure or a stop, one line. What a person or a signal has stopped has not failed.
         done, total, unit: how far a running cell is, for example 120 of 400 ``step``.
         seconds_left: estimated, in seconds.
         attempts: how often the cell was started.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
+from lmk_experiments.records.cell import FAILURES, STOPPED
 from lmk_experiments.records.claim import read_claim
 from lmk_experiments.records.tickets import JobNote, last_job
 from lmk_slurm import SchedulerError, Sighting, Ticket, look
@@ -117,7 +118,7 @@ def cell_state(cell: Cell, job: JobNote, sighting: Sighting | None) -> State:
         case Phase.RUNNING if not mine:
             return State("queued", "its job runs, and has not come to it yet", attempts=attempts)
         case Phase.RUNNING:
-            return replace(known, name="running", reason="ending") if known.name == "failed" else known
+            return replace(known, name="running", reason="ending") if known.name in ("failed", "stopped") else known
         case Phase.ENDED if (cell.folder / "DONE.json").exists():  # and still not done: it cannot be read
             return known
         case Phase.ENDED:
@@ -140,10 +141,10 @@ def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
     for event in cell.events():
         if event["event"] == "attempt":
             own = [] if event.get("job") == job.id else ["another job's"]
-        elif event["event"] == "failed" and not own:
+        elif event["event"] in FAILURES and not own:
             own.append(event.get("reason", ""))
     how = _ENDS.get(sighting.state, "")
-    if own and own[-1] not in ("", "stopped", "another job's"):
+    if own and own[-1] not in ("", STOPPED, "another job's"):
         return own[-1]
     return how or f"its job ended as {sighting.state}{f' ({sighting.reason})' if sighting.reason else ''}"
 

@@ -17,7 +17,7 @@ from lmk_experiments.tables.source import Origin, Source, load_source
 from lmk_experiments.tables.spec import Column, Row, TableSpec, TableSpecError
 from lmk_experiments.tables.table import Table, TableCell, TableRow
 
-_URGENCY = ("training failed", "failed", "training", "running", "preempted", "queued", "planned")
+_URGENCY = ("training failed", "failed", "training", "stopped", "running", "preempted", "queued", "planned")
 """Of the seeds' states the first of these is shown."""
 
 

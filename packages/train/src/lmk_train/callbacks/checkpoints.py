@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -15,6 +15,9 @@ from lmk_core.recording import Recorder
 from lmk_train.config import TrainConfig
 from lmk_train.config.resumable import resumable
 from lmk_train.modules.finite import check_weights
+
+if TYPE_CHECKING:
+    from lmk_train.ranks.group import Ranks
 
 _KEY = "lmk_train"
 """Our own entry of a checkpoint."""
@@ -34,27 +37,31 @@ class Checkpoints(Callback):
         config: The training.
         path: Where the checkpoint goes.
         rows: How many rows are trained on: with another number a resumed order would be another one.
+        ranks: All of them save together: the first writes, and the random state of each is in the checkpoint.
 
     Raises:
         NonFiniteError: A weight is NaN or infinite; the checkpoint before stays.
     """
 
-    def __init__(self, config: TrainConfig, path: Path, rows: int) -> None:
-        self.config, self.path, self.rows = config, path, rows
+    def __init__(self, config: TrainConfig, path: Path, rows: int, ranks: Ranks) -> None:
+        self.config, self.path, self.rows, self.ranks = config, path, rows, ranks
         self._random_state: dict[str, Any] | None = None
 
     def save(self, trainer: Trainer) -> None:
         """Writes a checkpoint of the step that was just done."""
         check_weights(trainer.lightning_module, trainer.global_step, self.config.optim)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        if self.ranks.first:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            trainer.save_checkpoint(temporary)
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())  # else a crash of the machine can leave an empty file under the final name
-            temporary.replace(self.path)
+            trainer.save_checkpoint(temporary)  # on every rank: the first writes it
+            if self.ranks.first:
+                with temporary.open("rb") as file:
+                    os.fsync(file.fileno())  # else a crash of the machine can leave an empty file under the final name
+                temporary.replace(self.path)
         finally:
-            temporary.unlink(missing_ok=True)
+            if self.ranks.first:
+                temporary.unlink(missing_ok=True)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # As late as possible: whatever Lightning draws while it sets up must not move dropout's numbers.
@@ -70,14 +77,34 @@ class Checkpoints(Callback):
             self.save(trainer)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        checkpoint[_KEY] = {"config": _described(self.config, self.rows), "random": _random_state()}
+        states = self.ranks.gather(_random_state())
+        checkpoint[_KEY] = {
+            "config": _described(self.config, self.rows),
+            "random": states[0],
+            "random_of_others": states[1:],
+        }
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._random_state = checkpoint[_KEY]["random"]
+        states = _states(checkpoint[_KEY])
+        rank = self.ranks.place.rank
+        # A rank that there was not keeps the numbers that it was seeded with.
+        self._random_state = states[rank] if rank < len(states) else None
 
 
-def find_checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Recorder) -> Path | None:
+def remove_drafts(path: Path) -> None:
+    """Removes what a killed process has left of a checkpoint that it was writing: a folder has one training."""
+    for draft in path.parent.glob(f".{path.name}.*"):
+        draft.unlink(missing_ok=True)
+
+
+def find_checkpoint(
+    config: TrainConfig, path: Path, rows: int, recorder: Recorder, *, processes: int = 1
+) -> Path | None:
     """The checkpoint to resume from, or ``None`` to start at the beginning.
+
+    One of another number of processes is resumed: the rows of every step are the same. Without dropout the weights are
+    those of an undisturbed training, as close as those of two numbers of processes are; with it, the draws differ from
+    there on. The event ``resumed`` then says how many there were.
 
     A broken one is told to the recorder as ``checkpoint_unreadable``, renamed, and passed over.
 
@@ -93,6 +120,7 @@ def find_checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Record
         with path.open("rb") as file:
             content = torch.load(file, map_location="cpu", weights_only=True)
         theirs, step = json.loads(content[_KEY]["config"]), int(content["global_step"])
+        before = len(_states(content[_KEY]))
     except (OSError, MemoryError):
         raise
     except Exception as error:
@@ -109,7 +137,7 @@ def find_checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Record
             f"{path}: this checkpoint was made by another configuration ({'; '.join(differences)}); "
             "use another folder, or remove it to start over"
         )
-    recorder.event("resumed", step=step)
+    recorder.event("resumed", step=step, **({} if before == processes else {"processes_before": before}))
     return path
 
 
@@ -139,6 +167,11 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
+
+
+def _states(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The random state of each rank; a checkpoint of before there were several has one."""
+    return [entry["random"], *entry.get("random_of_others", [])]
 
 
 def _random_state() -> dict[str, Any]:

@@ -131,7 +131,10 @@ class RuntimeConfig(Section):
     """The hardware; `auto` takes a GPU when there is one."""
 
     devices: PositiveInt = Field(default=1, json_schema_extra=TRANSIENT)
-    """Processes, one a device."""
+    """Processes of each node, one a device; they share the rows of a step."""
+
+    nodes: PositiveInt = Field(default=1, json_schema_extra=TRANSIENT)
+    """Nodes. More than one are started by a scheduler, as tasks of one step of srun."""
 
     num_workers: NonNegativeInt = Field(default=0, json_schema_extra=TRANSIENT)
     """Processes that read and tokenize rows; 0 does it in the training process."""

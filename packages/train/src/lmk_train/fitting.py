@@ -1,0 +1,244 @@
+"""What each rank of a training does: one process alone is the first rank of one."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.plugins.environments import LightningEnvironment
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+from lmk_core import Embedder
+from lmk_core.recording import NullRecorder, Recorder
+from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint, remove_drafts
+from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
+from lmk_train.callbacks.several import KeepSignals, MeetAfterValidation
+from lmk_train.callbacks.validation import RetrievalValidation
+from lmk_train.config import TrainConfig
+from lmk_train.config.card import for_card
+from lmk_train.data.module import ContrastiveData
+from lmk_train.data.reading import Rows
+from lmk_train.finished import is_finished, mark_finished, remove_mark
+from lmk_train.modules.contrastive import ContrastiveModule
+from lmk_train.modules.finite import check_weights
+from lmk_train.ranks.group import Ranks, RanksEnvironment, UnwrappedStrategy
+
+_PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
+
+
+def on_gpu(config: TrainConfig) -> bool:
+    """Whether the training runs on CUDA devices."""
+    return config.runtime.accelerator in {"auto", "gpu", "cuda"} and torch.cuda.is_available()
+
+
+def fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> None:
+    """Trains as one of ``ranks``; returns when the model is whole and marked, on all of them.
+
+    The first rank alone reports to ``recorder``, validates (the others wait), and writes.
+
+    Raises:
+        Exception: As :func:`lmk_train.train`.
+    """
+    recorder = recorder if ranks.first else NullRecorder()
+    if ranks.share(is_finished(config, folder)):
+        if ranks.first:
+            remove_checkpoints(folder)  # left there by a run that was killed behind its mark
+            recorder.event("already_trained", steps=config.optim.steps)
+        return
+    if config.runtime.threads is not None:
+        torch.set_num_threads(config.runtime.threads)
+    began = time.monotonic()
+    seed_everything(config.seed)
+    embedder = Embedder.from_pretrained(
+        config.model.path,
+        pooling=config.pooling,
+        max_length=config.data.passage_max_length,
+        device="cpu",  # Lightning moves it
+        revision=config.model.revision,
+    )
+    with ranks.in_turn():
+        data = ContrastiveData(
+            config,
+            embedder.tokenizer,
+            rank=ranks.place.rank,
+            world_size=ranks.place.size,
+            report=TokenizingReport(recorder),
+        )
+    validation = _validation(config, embedder, recorder) if ranks.first else None
+    _record_start(config, embedder, data, recorder, ranks)
+    _seed_dropout(config.seed, ranks)
+    _run(config, folder, recorder, ranks, embedder, data, validation)
+    if ranks.first:
+        _save(config, folder, embedder)
+        recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))
+    ranks.meet()
+
+
+def _save(config: TrainConfig, folder: Path, embedder: Embedder) -> None:
+    embedder.module.eval()
+    check_weights(embedder.module, config.optim.steps, config.optim)
+    remove_mark(folder)
+    embedder.save_pretrained(folder / "model", training=for_card(config))
+    mark_finished(config, folder)
+    remove_checkpoints(folder)
+
+
+def _run(
+    config: TrainConfig,
+    folder: Path,
+    recorder: Recorder,
+    ranks: Ranks,
+    embedder: Embedder,
+    data: ContrastiveData,
+    validation: RetrievalValidation | None,
+) -> None:
+    path = folder / "checkpoints" / "last.ckpt"
+    steps, rows = config.optim.steps, data.rows
+    callbacks: list[Callback] = [
+        KeepSignals(ranks),
+        MetricsReporter(recorder, config.runtime.log_every, steps),
+        *([ProgressBar(steps)] if ranks.first else []),
+        *([] if validation is None else [validation]),
+        MeetAfterValidation(config, ranks),
+        # Last, so that a checkpoint means that everything else of its step was done.
+        Checkpoints(config, path, rows, ranks),
+    ]
+    with _quiet_lightning():
+        trainer = make_trainer(config, folder, callbacks, ranks)
+        if steps:
+            resume = _checkpoint(config, path, rows, recorder, ranks)
+            _run_steps(trainer, ContrastiveModule(embedder.module, embedder.tokenizer, config), data, resume)
+        if validation is not None and validation.measured_at != steps:
+            # No step was taken: 0 were asked, or a checkpoint held the last one.
+            validation.run_as_trained(trainer, steps)
+
+
+def _checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Recorder, ranks: Ranks) -> Path | None:
+    """What to resume from: the first rank looks, so that all see the same."""
+    found = None
+    if ranks.first:
+        remove_drafts(path)
+        found = find_checkpoint(config, path, rows, recorder, processes=ranks.place.size)
+    return ranks.share(found)
+
+
+def _run_steps(trainer: Trainer, module: ContrastiveModule, data: ContrastiveData, resume: Path | None) -> None:
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
+    except SIGTERMException:
+        # Lightning's own has no exit code, and so a supervisor would see a success.
+        sys.exit(128 + 15)
+    except SystemExit as stop:
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """When the model is whole."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback], ranks: Ranks | None = None) -> Trainer:
+    """A trainer that logs nothing, saves nothing and takes no scheduler's signals: the callbacks do what is needed."""
+    ranks = Ranks() if ranks is None else ranks
+    place = ranks.place
+    return Trainer(
+        accelerator=config.runtime.accelerator,
+        devices=place.devices,
+        num_nodes=place.nodes,
+        strategy=UnwrappedStrategy() if ranks.several else "auto",
+        precision=_PRECISION[config.precision],  # ty: ignore[invalid-argument-type]
+        max_steps=config.optim.steps,
+        max_epochs=1,  # the order of batches is endless and ends at the last step; see BatchOrder
+        callbacks=callbacks,
+        default_root_dir=folder,
+        # Named, because a detected SLURM environment requeues jobs on its own and loses what was trained.
+        plugins=[RanksEnvironment(place) if ranks.several else LightningEnvironment()],
+        use_distributed_sampler=False,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds torch, numpy and Python: new weights and dropout. Data is drawn from its own keys."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _seed_dropout(seed: int, ranks: Ranks) -> None:
+    """Each rank its own numbers, once the new weights are made; those of the first are those of one process."""
+    if not ranks.first:
+        torch.manual_seed(int(np.random.SeedSequence([seed, ranks.place.rank]).generate_state(1, np.uint64)[0] >> 1))
+
+
+def _validation(config: TrainConfig, embedder: Embedder, recorder: Recorder) -> RetrievalValidation | None:
+    if config.data.validation is None:
+        return None
+    return RetrievalValidation(
+        embedder,
+        Rows([config.data.validation], prompt=config.data.prompt),
+        recorder,
+        every=config.runtime.validate_every,
+        query_max_length=config.data.query_max_length,
+        passage_max_length=config.data.passage_max_length,
+    )
+
+
+def _record_start(
+    config: TrainConfig, embedder: Embedder, data: ContrastiveData, recorder: Recorder, ranks: Ranks
+) -> None:
+    accelerator = config.runtime.accelerator
+    cpu = "cpu" if accelerator in {"auto", "cpu"} else accelerator
+    recorder.event(
+        "start",
+        device=torch.cuda.get_device_name() if on_gpu(config) else cpu,
+        torch=str(torch.__version__),
+        hostname=ranks.hosts[0],
+        processes=ranks.place.size,
+        devices_per_node=ranks.place.devices,
+        nodes=ranks.nodes,
+        parameters=sum(parameter.numel() for parameter in embedder.module.parameters()),
+        **data.summary(),
+        steps=config.optim.steps,
+    )
+
+
+@contextmanager
+def _quiet_lightning() -> Generator[None]:
+    """Leaves out Lightning's hints and its warnings on choices that were made on purpose."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        for message in (
+            ".*does not have many workers.*",
+            ".*your dataloader is not resumable.*",
+            ".*available but not used.*",
+            ".*`srun` command is available.*",
+            ".*LeafSpec.*deprecated.*",
+            ".*overridden `transfer_batch_to_device`.*",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.WARNING)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
