@@ -10,19 +10,24 @@ from typing import Any
 from lmk_eval.tasks.folder import FolderData, TaskDataError
 
 PER_QUERY = "per_query"
-"""The key under which a task's scores, and so MTEB's result file, hold {query id: ndcg_at_10}."""
+"""The key under which a task's scores, and so MTEB's result file, hold {metric: {query id: value}}."""
 
-# Our names of the metrics given by group, and how pytrec_eval calls them for one query.
+# Our names of the metrics given by group and by query, and how pytrec_eval calls them for one query.
 GROUPED_METRICS = {"ndcg_at_10": "ndcg_cut_10", "precision_at_1": "P_1", "recall_at_10": "recall_10"}
 
 
-def per_query_scores(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """What is added to a task's scores so that its result file keeps each query's nDCG@10.
+def per_query_scores(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, dict[str, float]]]:
+    """What is added to a task's scores so that its result file keeps each query's own.
 
     Args:
         scores: query id to pytrec_eval metric to value, as MTEB hands them to `task_specific_scores`.
     """
-    return {PER_QUERY: {query: float(values["ndcg_cut_10"]) for query, values in scores.items()}}
+    return {
+        PER_QUERY: {
+            ours: {query: float(values[theirs]) for query, values in scores.items()}
+            for ours, theirs in GROUPED_METRICS.items()
+        }
+    }
 
 
 def group_scores(scores: Mapping[str, Mapping[str, float]], groups: Mapping[str, str], key: str) -> dict[str, float]:
