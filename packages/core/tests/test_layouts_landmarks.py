@@ -8,15 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmk_core import LandmarkTokenizer, PoolingConfig, PoolingTokenizer, SpecialTokens
-from lmk_core.layouts.landmarks import fixed_ends, landmark_layout
+from lmk_core.layouts import TokenizedTexts
+from lmk_core.layouts.landmarks import Chunks, fixed_chunks, landmark_layouts
 
 TOKENS = SpecialTokens(first=1, landmark=2, pad=0)
 HEADLESS = SpecialTokens(first=None, landmark=2, pad=0)
 
 
 def lay_out(num_tokens, granularity, max_length, overflow="cut", tokens=TOKENS):
-    ids = np.arange(100, 100 + num_tokens)
-    return landmark_layout(ids, fixed_ends(num_tokens, granularity), tokens, max_length, overflow)
+    ids = np.arange(100, 100 + num_tokens, dtype=np.int32)
+    return landmark_layout(ids, granularity, tokens, max_length, overflow)
+
+
+def landmark_layout(ids, granularity, tokens, max_length, overflow):
+    """The layout of one text, with chunks of a size or with given ends."""
+    text = TokenizedTexts(np.array(ids, dtype=np.int32), np.array([0, len(ids)]))
+    if isinstance(granularity, int):
+        chunks = fixed_chunks(text.lengths, np.array([granularity]))
+    else:
+        chunks = Chunks(granularity, np.array([0, len(granularity)]))
+    (layout,) = landmark_layouts(text, chunks, tokens, max_length, overflow)
+    return layout
 
 
 # Landmarks and text tokens behind the last one, for a text that is longer than max_length.
@@ -144,8 +156,7 @@ def naive(ids, granularity, max_length):
     max_length=st.integers(2, 140),
 )
 def test_cut_is_insert_then_cut(ids, granularity, max_length):
-    array = np.array(ids, dtype=np.int64)
-    layout = landmark_layout(array, fixed_ends(len(ids), granularity), TOKENS, max_length, "cut")
+    layout = landmark_layout(ids, granularity, TOKENS, max_length, "cut")
     assert (layout.input_ids, layout.pooled) == naive(ids, granularity, max_length)
 
 
@@ -158,10 +169,9 @@ def test_cut_is_insert_then_cut(ids, granularity, max_length):
 )
 def test_properties_of_any_chunks(ids, lengths, max_length, overflow, tokens):
     """Chunks of any lengths, as sentences make them."""
-    array = np.array(ids, dtype=np.int64)
     ends = np.cumsum(lengths)
-    ends = np.append(ends[ends < len(ids)], len(ids))[: max(len(ids), 0)]
-    layout = landmark_layout(array, ends, tokens, max_length, overflow)
+    ends = np.append(ends[ends < len(ids)], len(ids))
+    layout = landmark_layout(ids, ends, tokens, max_length, overflow)
     head = 0 if tokens.first is None else 1
     assert len(layout) <= max_length
     assert layout.pooled

@@ -15,7 +15,7 @@ from lmk_core.recording import NullRecorder, Recorder
 if TYPE_CHECKING:
     from lmk_core.embedder import Embedder
     from lmk_core.encoders import PooledEncoder, load_encoder
-    from lmk_core.layouts import LandmarkTokenizer, Layout, PoolingTokenizer, SpecialTokens
+    from lmk_core.layouts import LandmarkTokenizer, Layout, Layouts, PoolingTokenizer, SpecialTokens, TokenizedTexts
 
 __version__ = "0.1.0"
 
@@ -23,6 +23,7 @@ __all__ = [
     "Embedder",
     "LandmarkTokenizer",
     "Layout",
+    "Layouts",
     "NullRecorder",
     "PooledEncoder",
     "PoolingConfig",
@@ -30,6 +31,7 @@ __all__ = [
     "PoolingTokenizer",
     "Recorder",
     "SpecialTokens",
+    "TokenizedTexts",
     "draw_granularity",
     "load_encoder",
 ]
@@ -40,9 +42,11 @@ __getattr__, __dir__ = lazy_exports(
         "Embedder": "lmk_core.embedder",
         "LandmarkTokenizer": "lmk_core.layouts",
         "Layout": "lmk_core.layouts",
+        "Layouts": "lmk_core.layouts",
         "PooledEncoder": "lmk_core.encoders",
         "PoolingTokenizer": "lmk_core.layouts",
         "SpecialTokens": "lmk_core.layouts",
+        "TokenizedTexts": "lmk_core.layouts",
         "load_encoder": "lmk_core.encoders",
     },
 )

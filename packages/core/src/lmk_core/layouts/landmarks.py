@@ -1,71 +1,104 @@
-"""Where the landmarks stand: CLS (chunk LMK)*. Section 4 of the paper, arXiv 2601.21525."""
+"""Where the landmarks stand: CLS (chunk LMK)*. Section 4 of the paper, arXiv 2601.21525. All texts at once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
-from lmk_core.layouts.layout import Ids, Layout, place
-from lmk_core.layouts.special_tokens import SpecialTokens
+from lmk_core.layouts.layout import Layouts
 from lmk_core.pooling.config import Overflow
+from lmk_core.texts.ragged import Ints, ranges, row_sums, to_bounds
+from lmk_core.texts.special_tokens import SpecialTokens
+from lmk_core.texts.tokenized import TokenizedTexts
 
 
-def fixed_ends(num_tokens: int, granularity: int) -> Ids:
-    """Where chunks of ``granularity`` tokens end, in text tokens. The last one may be partial; no text, no chunk."""
-    return np.minimum(np.arange(1, -(-num_tokens // granularity) + 1, dtype=np.int64) * granularity, num_tokens)
+@dataclass(frozen=True)
+class Chunks:
+    """Where the chunks of many texts end. Every text has at least one: an empty one's ends at 0."""
+
+    ends: Ints
+    """[all chunks] in tokens of its own text, ascending inside a text."""
+    bounds: Ints
+    """[texts + 1] where each text's chunks begin and end in ``ends``."""
 
 
-def landmark_layout(
-    ids: Ids,
-    ends: Ids,
-    tokens: SpecialTokens,
-    max_length: int,
-    overflow: Overflow,
-    offsets: Ids | None = None,
-) -> Layout:
-    """Insert a landmark after each chunk and keep at most ``max_length`` (at least 2) ids.
+def chunk_parts(lengths: Ints, part_bounds: Ints, sizes: Ints | None) -> Chunks:
+    """Cut parts of texts into chunks; no chunk reaches over the end of its part.
 
     Args:
-        ids: [n] the text's tokens.
-        ends: [chunks] where each chunk ends in ``ids``, strictly ascending, the last is n. Empty only when n is 0.
+        lengths: [parts] the tokens of each part. A part may be empty, and has no chunk then.
+        part_bounds: [texts + 1] where each text's parts begin and end; every text has at least one.
+        sizes: [parts] tokens of a chunk, whose last one may be partial; None makes each part one chunk.
+    """
+    counts = (lengths > 0).astype(np.int64) if sizes is None else -(-lengths // sizes)
+    starts = to_bounds(lengths)[:-1]
+    starts = starts - np.repeat(starts[part_bounds[:-1]], np.diff(part_bounds))
+    counts[part_bounds[:-1][row_sums(counts, part_bounds) == 0]] = 1
+    ends = np.repeat(lengths, counts)
+    if sizes is not None:
+        number = ranges(np.ones_like(counts), counts)
+        ends = np.minimum(number * np.repeat(sizes, counts), ends)
+    return Chunks(ends + np.repeat(starts, counts), to_bounds(row_sums(counts, part_bounds)))
+
+
+def fixed_chunks(lengths: Ints, sizes: Ints) -> Chunks:
+    """Chunks of ``sizes`` tokens, one size for each text: [texts], [texts]."""
+    return chunk_parts(lengths, np.arange(len(lengths) + 1), sizes)
+
+
+def landmark_layouts(
+    texts: TokenizedTexts, chunks: Chunks, tokens: SpecialTokens, max_length: int, overflow: Overflow
+) -> Layouts:
+    """Insert a landmark after each chunk and keep at most ``max_length`` (at least 2) ids of each text.
+
+    Args:
+        texts: the texts' plain ids; their characters, where they are known, become the landmarks' spans.
+        chunks: where the chunks end, the last one of each text at the text's end.
         tokens: the ids of CLS and LMK.
         max_length: in tokens, special tokens and landmarks included.
         overflow: what to do when all does not fit. "cut" inserts, then cuts; if no landmark is left the last id
             becomes one. "budget" cuts the text first, so that the last token is a landmark.
-        offsets: [n, 2] the characters of each text token; asks for the spans.
     """
     head = 0 if tokens.first is None else 1
-    room = max_length - head
-    kept = _budget(ends, room) if overflow == "budget" else room
-    # More text tokens than `room` cannot survive the cut, nor can a landmark after them.
-    ids = ids[:kept]
-    ends = np.unique(np.minimum(ends, len(ids))) if len(ids) else np.zeros(1, dtype=np.int64)
-    positions = ends + np.arange(len(ends))
-    body = place(ids, positions, tokens.landmark)[:room]
-    positions = positions[positions < room]
-    if not len(positions):
-        body[-1] = tokens.landmark
-        positions = np.array([len(body) - 1])
-        ends = positions
-    out = body if tokens.first is None else np.concatenate([[tokens.first], body])
-    spans = None if offsets is None else _spans(ends[: len(positions)], offsets)
-    return Layout(out.tolist(), (positions + head).tolist(), spans)
+    kept, counts = _kept(texts.lengths, chunks, max_length - head, overflow)
+    number = ranges(np.zeros_like(counts), counts)
+    # The last chunk that has a landmark may be cut; then its landmark closes what is left of it.
+    ends = np.minimum(chunks.ends[ranges(chunks.bounds[:-1], counts)], np.repeat(kept, counts))
+    pooled = ends + number + head
+    bounds = to_bounds(kept + counts + head)
+    ids = np.full(bounds[-1], tokens.landmark, dtype=np.int32)
+    is_text = np.ones(len(ids), dtype=bool)
+    is_text[pooled + np.repeat(bounds[:-1], counts)] = False
+    if tokens.first is not None:
+        ids[bounds[:-1]] = tokens.first
+        is_text[bounds[:-1]] = False
+    ids[is_text] = texts.ids[ranges(texts.bounds[:-1], kept)]
+    spans = None if texts.offsets is None else _spans(ends, number, np.repeat(texts.bounds[:-1], counts), texts.offsets)
+    return Layouts(ids, bounds, pooled.astype(np.int32), to_bounds(counts), spans)
 
 
-def _budget(ends: Ids, room: int) -> int:
-    """The most text tokens such that they and their landmarks, the last one included, fit ``room``."""
-    lengths = ends + np.arange(1, len(ends) + 1)
-    whole = int(np.searchsorted(lengths, room, side="right"))
-    if whole == len(ends):
-        return room
-    done, used = (int(ends[whole - 1]), int(lengths[whole - 1])) if whole else (0, 0)
-    return done + max(room - used - 1, 0)
+def _kept(lengths: Ints, chunks: Chunks, room: int, overflow: Overflow) -> tuple[Ints, Ints]:
+    """How many text tokens and how many landmarks of each text are left in ``room``: [texts], [texts]."""
+    all_counts = np.diff(chunks.bounds)
+    used = chunks.ends + ranges(np.ones_like(all_counts), all_counts)
+    whole = row_sums(used <= room, chunks.bounds)
+    if overflow == "cut":
+        counts = np.maximum(whole, 1)
+        return np.minimum(lengths + all_counts, room) - counts, counts
+    last = chunks.bounds[:-1] + np.maximum(whole, 1) - 1
+    text_done = np.where(whole > 0, chunks.ends[last], 0)
+    # What is left behind the last whole chunk, without the place of one more landmark.
+    extra = np.where(whole < all_counts, np.maximum(room - text_done - whole - 1, 0), 0)
+    return text_done + extra, np.maximum(whole + (extra > 0), 1)
 
 
-def _spans(ends: Ids, offsets: Ids) -> list[tuple[int, int]]:
-    """[chunks] token ends -> the characters of each chunk."""
-    spans, start = [], 0
-    for end in ends.tolist():
-        chunk = offsets[start:end]
-        spans.append((int(chunk[0, 0]), int(chunk[-1, 1])) if len(chunk) else (0, 0))
-        start = end
+def _spans(ends: Ints, number: Ints, text_starts: Ints, offsets: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The characters of each chunk: [landmarks] -> [landmarks, 2]. An empty chunk's are (0, 0)."""
+    starts = np.where(number > 0, np.concatenate([[0], ends[:-1]]), 0)
+    spans = np.zeros((len(ends), 2), dtype=np.int32)
+    filled = ends > starts
+    spans[filled, 0] = offsets[(text_starts + starts)[filled], 0]
+    spans[filled, 1] = offsets[(text_starts + ends - 1)[filled], 1]
     return spans

@@ -1,15 +1,15 @@
-"""One text's layout, and how the plain kinds are laid out. Numpy only, no loop over tokens."""
+"""`Layout`, one text ready for the encoder, and `Layouts`, many of them in a few flat arrays. Numpy only."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmk_core.layouts.special_tokens import SpecialTokens
-
-Ids = NDArray[np.int64]
+from lmk_core.texts.ragged import Ints, checked_indices, ranges, to_bounds
 
 
 @dataclass(frozen=True)
@@ -27,27 +27,94 @@ class Layout:
         return len(self.input_ids)
 
 
-def plain_ids(ids: Ids, tokens: SpecialTokens, max_length: int) -> Ids:
-    """CLS text SEP, the text cut so that all fits ``max_length``. Shapes: [n] -> [at most max_length]."""
-    head = [] if tokens.first is None else [tokens.first]
-    return np.concatenate([head, ids[: max_length - len(head) - 1], [tokens.landmark]]).astype(np.int64)
+@dataclass(frozen=True, eq=False)
+class Layouts(Sequence[Layout]):
+    """Many texts, ready for the encoder: a sequence of `Layout`, held in flat arrays. It can be pickled."""
 
+    ids: NDArray[np.int32]
+    """[all tokens] the ids of all the texts, special tokens included, without padding."""
+    bounds: Ints
+    """[texts + 1] where each text begins and ends in ``ids``."""
+    pooled: NDArray[np.int32]
+    """[all pooled] the pooled positions inside each own text, ascending; at least one for each text."""
+    pooled_bounds: Ints
+    """[texts + 1] where each text's positions begin and end in ``pooled``."""
+    spans: NDArray[np.int32] | None = None
+    """[all pooled, 2] landmarks only, and only when asked for: the characters (start, end) that each one closes."""
 
-def multi_cls_ids(ids: Ids, tokens: SpecialTokens, max_length: int, every: int) -> tuple[Ids, Ids]:
-    """(CLS chunk)* SEP, cut to ``max_length - 1`` before the SEP. Returns the ids and the positions of the CLS."""
-    if tokens.first is None:
-        raise ValueError("the pooling kind 'multi_cls' needs a tokenizer with a CLS or BOS token; this one has neither")
-    ids = ids[:max_length]
-    starts = np.arange(0, max(len(ids), 1), every)
-    positions = starts + np.arange(len(starts))
-    out = place(ids, positions, tokens.first)[: max_length - 1]
-    return np.append(out, tokens.landmark), positions[positions < len(out)]
+    @classmethod
+    def from_list(cls, layouts: Iterable[Layout]) -> Layouts:
+        """The same layouts in flat arrays. Spans are kept where every layout has them."""
+        layouts = list(layouts)
+        spans = None
+        if layouts and all(layout.spans is not None for layout in layouts):
+            pairs = [pair for layout in layouts for pair in layout.spans or []]
+            spans = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+        return cls(
+            np.array([token for layout in layouts for token in layout.input_ids], dtype=np.int32),
+            to_bounds(np.array([len(layout.input_ids) for layout in layouts], dtype=np.int64)),
+            np.array([position for layout in layouts for position in layout.pooled], dtype=np.int32),
+            to_bounds(np.array([len(layout.pooled) for layout in layouts], dtype=np.int64)),
+            spans,
+        )
 
+    @classmethod
+    def concatenate(cls, parts: Iterable[Layouts]) -> Layouts:
+        """All the layouts of all the parts, in order. Spans are kept where every part has them."""
+        parts = list(parts)
+        if not parts:
+            return cls.from_list([])
+        spans = [part.spans for part in parts if part.spans is not None]
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            to_bounds(np.concatenate([np.diff(part.bounds) for part in parts])),
+            np.concatenate([part.pooled for part in parts]),
+            to_bounds(np.concatenate([np.diff(part.pooled_bounds) for part in parts])),
+            np.concatenate(spans) if len(spans) == len(parts) else None,
+        )
 
-def place(ids: Ids, positions: Ids, token: int) -> Ids:
-    """Put ``token`` at ``positions`` of the result and ``ids``, in order, everywhere else."""
-    out = np.full(len(ids) + len(positions), token, dtype=np.int64)
-    is_text = np.ones(len(out), dtype=bool)
-    is_text[positions] = False
-    out[is_text] = ids
-    return out
+    @property
+    def lengths(self) -> Ints:
+        """[texts] the tokens of each text, special ones included."""
+        return np.diff(self.bounds)
+
+    def select(self, indices: Sequence[int] | Ints) -> Layouts:
+        """Some of the layouts, in the order given.
+
+        Raises:
+            IndexError: if an index is out of range.
+        """
+        rows = checked_indices(indices, len(self))
+        lengths, counts = np.diff(self.bounds)[rows], np.diff(self.pooled_bounds)[rows]
+        kept = ranges(self.pooled_bounds[rows], counts)
+        return Layouts(
+            self.ids[ranges(self.bounds[rows], lengths)],
+            to_bounds(lengths),
+            self.pooled[kept],
+            to_bounds(counts),
+            None if self.spans is None else self.spans[kept],
+        )
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> Layout: ...
+    @overload
+    def __getitem__(self, index: slice) -> Layouts: ...
+    def __getitem__(self, index: int | slice) -> Layout | Layouts:
+        """One layout, or for a slice some of them."""
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self))[index])
+        (row,) = checked_indices([index], len(self))
+        pooled = slice(self.pooled_bounds[row], self.pooled_bounds[row + 1])
+        spans = None if self.spans is None else [(int(start), int(end)) for start, end in self.spans[pooled]]
+        return Layout(self.ids[self.bounds[row] : self.bounds[row + 1]].tolist(), self.pooled[pooled].tolist(), spans)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether ``other`` is a sequence of equal layouts."""
+        if not isinstance(other, (Layouts, list, tuple)):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == its for mine, its in zip(self, other, strict=True))
+
+    __hash__ = None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lmk_core.layouts.batch import PooledBatch, pad_layouts
-from lmk_core.layouts.landmarks import fixed_ends, landmark_layout
-from lmk_core.layouts.layout import Ids, Layout, multi_cls_ids, plain_ids
+from lmk_core.layouts.batch import PackedBatch, PooledBatch, pack_layouts, pad_layouts
+from lmk_core.layouts.landmarks import Chunks, chunk_parts, fixed_chunks, landmark_layouts
+from lmk_core.layouts.layout import Layout, Layouts
+from lmk_core.layouts.plain import first_token, multi_cls_layouts, plain_layouts
 from lmk_core.layouts.sentences import SentenceSplitter, SentencexSplitter, UnsavedSplitter, sentence_pieces
-from lmk_core.layouts.special_tokens import SpecialTokens
 from lmk_core.pooling.config import Overflow, PoolingConfig
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+from lmk_core.texts.ragged import Ints, to_bounds
+from lmk_core.texts.special_tokens import SpecialTokens
+from lmk_core.texts.tokenized import TokenizedTexts
+from lmk_core.texts.tokenizing import tokenize_texts
 
 
 class PoolingTokenizer:
@@ -46,7 +47,7 @@ class PoolingTokenizer:
         self.max_length = _checked_length(max_length)
         self.tokens = SpecialTokens.from_tokenizer(tokenizer)
         if pooling.kind == "multi_cls":
-            multi_cls_ids(np.zeros(0, dtype=np.int64), self.tokens, 2, 1)  # fails here rather than at the first text
+            first_token(self.tokens)  # fails here rather than at the first text
         if pooling.granularity == "sentence":
             if isinstance(sentence_splitter, UnsavedSplitter):
                 sentence_splitter("")  # fails here rather than at the first text
@@ -71,6 +72,10 @@ class PoolingTokenizer:
         """A padded batch: ``input_ids`` and ``attention_mask`` long, ``pooling_mask`` bool, each [batch, tokens]."""
         return pad_layouts(layouts, self.tokens.pad)
 
+    def pack(self, layouts: Sequence[Layout]) -> PackedBatch:
+        """A batch without padding: the texts one behind the other, and where each begins."""
+        return pack_layouts(layouts)
+
     def layouts(
         self,
         texts: Sequence[str],
@@ -78,8 +83,8 @@ class PoolingTokenizer:
         granularity: int | Sequence[int] | None = None,
         max_length: int | None = None,
         with_spans: bool = False,
-    ) -> list[Layout]:
-        """Lay each text out, in one call of the tokenizer.
+    ) -> Layouts:
+        """Lay each text out: `tokenize`, then `lay_out`.
 
         Args:
             texts: a list of texts; an empty text is CLS LMK (or CLS SEP).
@@ -92,81 +97,126 @@ class PoolingTokenizer:
             TypeError: if ``texts`` is a single string or holds something else than strings.
             ValueError: for a length below 2, a size below 1, or sizes or spans for another kind than landmark.
         """
-        texts = checked_texts(texts)
-        length = self.max_length if max_length is None else _checked_length(max_length)
-        if self.pooling.kind != "landmark":
-            if granularity is not None or with_spans:
-                what = "with_spans" if granularity is None else "granularity"
-                raise ValueError(f"{what} applies to the pooling kind 'landmark' only, not {self.pooling.kind!r}")
-            return [self._plain_layout(ids, length) for ids, _ in self._tokenize(texts, length, False)]
-        sizes = self._sizes(granularity, len(texts))
-        if sizes is None:
-            return self._sentence_layouts(texts, length, with_spans)
-        overflow = self.pooling.overflow
-        return [
-            landmark_layout(ids, fixed_ends(len(ids), size), self.tokens, length, overflow, offsets)
-            for (ids, offsets), size in zip(self._tokenize(texts, length, with_spans), sizes, strict=True)
-        ]
+        if with_spans:
+            self._check_landmark("with_spans")
+        by_sentence = self.pooling.granularity == "sentence" and granularity is None
+        tokenized = self.tokenize(texts, max_length=max_length, with_spans=with_spans, by_sentence=by_sentence)
+        return self.lay_out(tokenized, granularity=granularity, max_length=max_length)
 
-    def _sizes(self, granularity: int | Sequence[int] | None, num_texts: int) -> list[int] | None:
-        """One chunk size for each text, or None for sentences."""
+    def tokenize(
+        self,
+        texts: Sequence[str],
+        *,
+        max_length: int | None = None,
+        with_spans: bool = False,
+        by_sentence: bool | None = None,
+    ) -> TokenizedTexts:
+        """Tokenize each text, in one call of the tokenizer, for `lay_out` at any granularity.
+
+        Args:
+            texts: a list of texts.
+            max_length: the longest that they will be laid out for, instead of the tokenizer's own.
+            with_spans: also give the characters of each token, so that landmarks have spans.
+            by_sentence: tokenize sentence by sentence, which gives other ids than the whole text with some tokenizers.
+                Without it, whether the pooling's granularity is "sentence".
+
+        Raises:
+            TypeError: if ``texts`` is a single string or holds something else than strings.
+            ValueError: for a length below 2.
+        """
+        texts = checked_texts(texts)
+        limit = self._length(max_length)
+        if by_sentence is None:
+            by_sentence = self.pooling.granularity == "sentence"
+        if by_sentence:
+            return self._tokenize_sentences(texts, limit, with_spans)
+        ids, lengths, offsets = tokenize_texts(self.hf_tokenizer, texts, limit, with_spans)
+        return TokenizedTexts(ids, to_bounds(lengths), offsets=offsets, limit=limit)
+
+    def lay_out(
+        self,
+        texts: TokenizedTexts,
+        *,
+        granularity: int | Sequence[int] | None = None,
+        max_length: int | None = None,
+    ) -> Layouts:
+        """Lay tokenized texts out, as often and in as many ways as wanted.
+
+        Args:
+            texts: what `tokenize` gave, or a selection of it.
+            granularity: as in `layouts`.
+            max_length: as in `layouts`; not more than the texts were tokenized for.
+
+        Raises:
+            ValueError: for a length below 2 or beyond what the texts were tokenized for, a size below 1, sizes for
+                another kind than landmark, or texts that were tokenized by sentence for sizes (or the reverse).
+        """
+        length = self._length(max_length)
+        if texts.limit is not None and length > texts.limit:
+            raise ValueError(f"max_length: {length} is more than the {texts.limit} that the texts were tokenized for")
+        if self.pooling.kind != "landmark":
+            if granularity is not None:
+                self._check_landmark("granularity")
+            return self._plain(texts, length)
+        return landmark_layouts(texts, self._chunks(texts, granularity), self.tokens, length, self.pooling.overflow)
+
+    def _length(self, max_length: int | None) -> int:
+        return self.max_length if max_length is None else _checked_length(max_length)
+
+    def _check_landmark(self, what: str) -> None:
+        if self.pooling.kind != "landmark":
+            raise ValueError(f"{what} applies to the pooling kind 'landmark' only, not {self.pooling.kind!r}")
+
+    def _plain(self, texts: TokenizedTexts, max_length: int) -> Layouts:
+        if self.pooling.kind == "multi_cls":
+            return multi_cls_layouts(texts, self.tokens, max_length, self.pooling.every or 128)
+        steps = {"cls": None, "mean_at_k": self.pooling.k}
+        return plain_layouts(texts, self.tokens, max_length, steps.get(self.pooling.kind, 1))
+
+    def _chunks(self, texts: TokenizedTexts, granularity: int | Sequence[int] | None) -> Chunks:
+        sizes = self._sizes(granularity, len(texts))
+        if (sizes is None) != (texts.pieces is not None):
+            have, want = ("whole", "by sentence") if sizes is None else ("by sentence", "whole")
+            raise ValueError(f"the texts were tokenized {have}, and this granularity needs them tokenized {want}")
+        if sizes is not None:
+            return fixed_chunks(texts.lengths, sizes)
+        assert texts.pieces is not None
+        assert texts.piece_bounds is not None
+        lengths = np.diff(texts.pieces, prepend=0)
+        firsts = texts.piece_bounds[:-1]
+        lengths[firsts] = texts.pieces[firsts]
+        return chunk_parts(lengths, texts.piece_bounds, None)
+
+    def _sizes(self, granularity: int | Sequence[int] | None, num_texts: int) -> Ints | None:
+        """[texts] chunk sizes, or None for sentences."""
         given: Any = self.pooling.granularity if granularity is None else granularity
         if isinstance(given, str):
             return None
         if granularity is None and isinstance(given, tuple):
             given = min(given)
-        sizes = [int(size) for size in given] if isinstance(given, Iterable) else [int(given)] * num_texts
+        sizes = np.asarray(given, dtype=np.int64)
+        if not sizes.ndim:
+            sizes = np.full(num_texts, sizes)
         if len(sizes) != num_texts:
             raise ValueError(f"granularity: {len(sizes)} sizes for {num_texts} texts; give one, or one for each text")
-        if sizes and min(sizes) < 1:
-            raise ValueError(f"granularity: {min(sizes)} is not an integer of at least 1")
+        if len(sizes) and sizes.min() < 1:
+            raise ValueError(f"granularity: {sizes.min()} is not an integer of at least 1")
         return sizes
 
-    def _plain_layout(self, ids: Ids, max_length: int) -> Layout:
-        if self.pooling.kind == "multi_cls":
-            out, positions = multi_cls_ids(ids, self.tokens, max_length, self.pooling.every or 128)
-            return Layout(out.tolist(), positions.tolist())
-        out = plain_ids(ids, self.tokens, max_length).tolist()
-        if self.pooling.kind == "cls":
-            return Layout(out, [0])
-        step = self.pooling.k or 1 if self.pooling.kind == "mean_at_k" else 1
-        return Layout(out, list(range(0, len(out), step)))
-
-    def _sentence_layouts(self, texts: list[str], max_length: int, with_spans: bool) -> list[Layout]:
-        """One landmark after each sentence; each sentence is tokenized alone, all in one call."""
+    def _tokenize_sentences(self, texts: list[str], limit: int, with_spans: bool) -> TokenizedTexts:
+        """Each sentence is tokenized alone, all of them in one call."""
         splitter = self.sentence_splitter or SentencexSplitter()
         pieces = [sentence_pieces(text, splitter) for text in texts]
         cut = [text[start:end] for text, spans in zip(texts, pieces, strict=True) for start, end in spans]
-        tokenized = iter(self._tokenize(cut, max_length, with_spans))
-        layouts = []
-        for spans in pieces:
-            parts = [next(tokenized) for _ in spans]
-            ids = np.concatenate([ids for ids, _ in parts])
-            ends = np.unique(np.cumsum([len(ids) for ids, _ in parts]))
-            offsets = None
-            if with_spans:
-                shifted = zip(parts, spans, strict=True)
-                offsets = np.concatenate([own + start for (_, own), (start, _) in shifted if own is not None])
-            layouts.append(
-                landmark_layout(ids, ends[ends > 0], self.tokens, max_length, self.pooling.overflow, offsets)
-            )
-        return layouts
-
-    def _tokenize(self, texts: list[str], max_length: int, with_offsets: bool) -> list[tuple[Ids, Ids | None]]:
-        """Each text's first ``max_length`` ids, without special tokens, and their characters if asked for."""
-        if not texts:
-            return []
-        call = _tokenizer_call(self.hf_tokenizer, with_offsets)
-        try:
-            encoded = call(texts)
-        except (TypeError, UnicodeEncodeError):
-            # Half of a surrogate pair, which broken JSON leaves behind, is no text for the tokenizer.
-            encoded = call([_SURROGATE.sub("\ufffd", text) for text in texts])
-        all_ids = [np.asarray(ids[:max_length], dtype=np.int64) for ids in encoded["input_ids"]]
-        if not with_offsets:
-            return [(ids, None) for ids in all_ids]
-        offsets = [np.asarray(own[:max_length], dtype=np.int64).reshape(-1, 2) for own in encoded["offset_mapping"]]
-        return list(zip(all_ids, offsets, strict=True))
+        ids, lengths, offsets = tokenize_texts(self.hf_tokenizer, cut, limit, with_spans)
+        piece_bounds = to_bounds(np.array([len(spans) for spans in pieces], dtype=np.int64))
+        token_bounds = to_bounds(lengths)
+        bounds = token_bounds[piece_bounds]
+        if offsets is not None:
+            starts = np.array([start for spans in pieces for start, _ in spans], dtype=np.int32)
+            offsets += np.repeat(starts, lengths)[:, None]
+        ends = token_bounds[1:] - np.repeat(bounds[:-1], np.diff(piece_bounds))
+        return TokenizedTexts(ids, bounds, ends, piece_bounds, offsets, limit)
 
 
 class LandmarkTokenizer(PoolingTokenizer):
@@ -183,23 +233,6 @@ class LandmarkTokenizer(PoolingTokenizer):
         sizes: Any = granularity if isinstance(granularity, (int, str)) else tuple(granularity)
         pooling = PoolingConfig("landmark", granularity=sizes, overflow=overflow)
         super().__init__(tokenizer, pooling, max_length, sentence_splitter)
-
-
-def _tokenizer_call(tokenizer: Any, with_offsets: bool) -> Callable[[list[str]], Any]:
-    def call(texts: list[str]) -> Any:
-        return tokenizer(
-            texts,
-            add_special_tokens=False,
-            split_special_tokens=True,
-            padding=False,
-            truncation=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            return_offsets_mapping=with_offsets,
-            verbose=False,
-        )
-
-    return call
 
 
 def checked_texts(texts: Sequence[str]) -> list[str]:

@@ -1,0 +1,64 @@
+"""`TokenizedTexts`: the plain ids of many texts, from which layouts of any granularity are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lmk_core.texts.ragged import Ints, checked_indices, ranges, to_bounds
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizedTexts:
+    """Texts as plain ids, one behind the other, without special tokens. It can be pickled."""
+
+    ids: NDArray[np.int32]
+    """[all tokens] the ids of all the texts."""
+    bounds: Ints
+    """[texts + 1] where each text begins and ends in ``ids``."""
+    pieces: Ints | None = None
+    """[all pieces] where each sentence ends, in tokens of its own text; only when tokenized sentence by sentence."""
+    piece_bounds: Ints | None = None
+    """[texts + 1] where each text's sentences begin and end in ``pieces``."""
+    offsets: NDArray[np.int32] | None = None
+    """[all tokens, 2] the characters (start, end) of each token in its own text; only when asked for."""
+    limit: int | None = None
+    """How many tokens of a text (or of a sentence) were kept at most; None if all."""
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.int32]:
+        """The ids of one text."""
+        (row,) = checked_indices([index], len(self))
+        return self.ids[self.bounds[row] : self.bounds[row + 1]]
+
+    @property
+    def lengths(self) -> Ints:
+        """[texts] the tokens of each text."""
+        return np.diff(self.bounds)
+
+    def select(self, indices: Sequence[int] | Ints) -> TokenizedTexts:
+        """Some of the texts, in the order given.
+
+        Raises:
+            IndexError: if an index is out of range.
+        """
+        rows = checked_indices(indices, len(self))
+        lengths = self.lengths[rows]
+        kept = ranges(self.bounds[rows], lengths)
+        pieces, piece_bounds = self.pieces, self.piece_bounds
+        if pieces is not None and piece_bounds is not None:
+            counts = np.diff(piece_bounds)[rows]
+            pieces, piece_bounds = pieces[ranges(piece_bounds[rows], counts)], to_bounds(counts)
+        return replace(
+            self,
+            ids=self.ids[kept],
+            bounds=to_bounds(lengths),
+            pieces=pieces,
+            piece_bounds=piece_bounds,
+            offsets=None if self.offsets is None else self.offsets[kept],
+        )
