@@ -20,7 +20,7 @@ from lmk_eval.corpus.storage import map_array, packed, unpacked, write_array
 PLAN = "corpus.json"
 SHARD_TEXTS = 16_384
 SHARD_CHARACTERS = 32_000_000
-"""A shard ends with the text that reaches one of these: what a stopped evaluation may lose, and what is sorted at once."""
+"""A shard ends with the text that reaches one of these. It is what a stop may lose, and what is sorted together."""
 
 
 def shard_bounds(characters: np.ndarray, texts: int = SHARD_TEXTS, most: int = SHARD_CHARACTERS) -> list[int]:
@@ -87,7 +87,9 @@ class Shards:
             ValueError: not one vector for each of its rows.
         """
         if vectors.ndim != 2 or len(vectors) != len(self.rows(shard)):
-            raise ValueError(f"shard {shard} has {len(self.rows(shard))} rows, the vectors are of shape {vectors.shape}")
+            raise ValueError(
+                f"shard {shard} has {len(self.rows(shard))} rows, the vectors are of shape {vectors.shape}"
+            )
         write_array(self._file(shard), packed(vectors, self.storage))
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Float[Tensor, "rows dim"]]]:
@@ -123,4 +125,3 @@ class Shards:
 
     def _file(self, shard: int) -> Path:
         return self.folder / f"{shard:06d}.npy"
-

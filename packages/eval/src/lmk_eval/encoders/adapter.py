@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,8 @@ class EmbedderEncoder:
             recorder=self.recorder,
         )
         self.progress = _Progress(self.recorder)
+        self.together: Callable[[str, str, Callable[[tuple[int, int]], None]], None] | None = None
+        """Where there are other processes: has a corpus (split, subset) encoded by all, this one's share by a call."""
         self._index: CorpusIndex | None = None
         self._temporary: str | None = None
         # The reading is part of where MTEB keeps results, on top of the caller's revision: two can never mix.
@@ -141,9 +144,7 @@ class EmbedderEncoder:
         if not texts:
             return np.empty((0, 0), dtype=np.float32)
         bounds = shard_bounds(np.array([len(text) for text in texts]))
-        parts = [
-            self.encoding(texts[start:end], self.progress.more) for start, end in zip(bounds, bounds[1:], strict=False)
-        ]
+        parts = [self.encoding(texts[start:end], self.progress.more) for start, end in itertools.pairwise(bounds)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
@@ -164,7 +165,12 @@ class EmbedderEncoder:
             "data": [task_metadata.name, task_metadata.dataset["revision"], hf_split, hf_subset],
         }
         self._index = CorpusIndex(corpus, self._folder() / task_metadata.name / f"{hf_subset}-{hf_split}", source, self)
-        self._index.encode(self.prompts.of(task_metadata, PromptType.document))
+        index, prompt = self._index, self.prompts.of(task_metadata, PromptType.document)
+        if self.together is not None and index.unfinished > 1:
+            done = self.progress.done
+            self.together(hf_split, hf_subset, lambda share: index.encode(prompt, share))
+            self.progress.done = done
+        index.encode(prompt, self.store.share)
 
     def search(self, queries: Any, *, top_k: int, top_ranked: Any = None, **said: Any) -> dict[str, dict[str, float]]:
         """The scores of the nearest documents of every query: query id to document id to score.

@@ -70,5 +70,5 @@ def _free() -> None:
 
 
 def longest_first(lengths: Sequence[int] | np.ndarray) -> list[int]:
-    """Indices by length, the longest first: what doesn't fit fails at once, and the guess of the time left errs high."""
+    """Indices by length, longest first: what doesn't fit fails at once, and the guess of the time left errs high."""
     return np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable").tolist()

@@ -26,7 +26,9 @@ def document_characters(corpus: Dataset) -> np.ndarray:
     columns = [name for name in ("title", "text") if name in corpus.column_names]
     found = [np.zeros(0, dtype=np.int64)]
     for table in corpus.select_columns(columns).with_format("arrow").iter(batch_size=_ROWS):
-        lengths = [pc.fill_null(pc.utf8_length(table.column(name)), 0).to_numpy() for name in columns]
+        lengths = [
+            pc.fill_null(pc.call_function("utf8_length", [table.column(name)]), 0).to_numpy() for name in columns
+        ]
         found.append(np.sum(lengths, axis=0, dtype=np.int64))
     return np.concatenate(found)
 

@@ -37,20 +37,23 @@ class CorpusIndex:
         bounds = shard_bounds(document_characters(corpus), store.shard_texts, store.shard_characters)
         self.shards = Shards(folder, source, bounds, store.storage)
 
-    def encode(self, prompt: str) -> None:
-        """Encode the shards that are not finished, and of those only this process's share."""
-        own, processes = self.encoder.store.share
+    @property
+    def unfinished(self) -> int:
+        """How many shards are not finished."""
+        return sum(not self.shards.finished(shard) for shard in range(len(self.shards)))
+
+    def encode(self, prompt: str, share: tuple[int, int]) -> None:
+        """Encode the shards that are not finished; of those only a share (number, of how many)."""
+        own, processes = share
         progress = self.encoder.progress
         progress.begin(len(self.corpus))
-        for shard in range(len(self.shards)):
+        for shard in range(own, len(self.shards), processes):
             rows = self.shards.rows(shard)
-            if shard % processes != own:
-                continue
             if self.shards.finished(shard):
-                progress.more(len(rows))
+                progress.more(len(rows) * processes)
                 continue
             texts = [prompt + text for text in document_texts(self.corpus, rows)]
-            self.shards.write(shard, self.encoder.encoding(texts, progress.more))
+            self.shards.write(shard, self.encoder.encoding(texts, lambda done: progress.more(done * processes)))
 
     def search(
         self, queries: Dataset, k: int, top_ranked: Mapping[str, list[str]] | None, **said: Any

@@ -52,5 +52,7 @@ class Prompts:
         if not self.texts:
             return ""
         asked = None if kind is None else PromptType(kind).value
-        keys = [key for name in (metadata.name, metadata.type) for key in ((f"{name}-{asked}",) if asked else ()) + (name,)]
+        keys = [
+            key for name in (metadata.name, metadata.type) for key in ((f"{name}-{asked}",) if asked else ()) + (name,)
+        ]
         return next((self.texts[key] for key in [*keys, *([asked] if asked else [])] if key in self.texts), "")

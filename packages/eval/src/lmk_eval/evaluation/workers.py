@@ -20,7 +20,8 @@ from lmk_eval.suites import Task
 class Job:
     """What a process needs to encode the same corpora: plain values, so that it can start from nothing."""
 
-    model: str
+    model: str | None
+    """Its folder or name; None where it is given as an object, which other processes can't have."""
     name: str
     tasks: tuple[Task, ...]
     readings: tuple[Reading, ...]

@@ -76,13 +76,11 @@ class LocalHaystack(AbsTaskRetrieval):
         self.dataset_transform(num_proc=num_proc)
         self.data_loaded = True
 
-    def task_specific_scores(
-        self, scores: dict[str, dict[str, float]], qrels: Any, results: Any, hf_split: str, hf_subset: str
-    ) -> dict[str, Any]:
+    def task_specific_scores(self, scores: dict[str, dict[str, float]], *_: Any, **said: Any) -> dict[str, Any]:
         """MTEB's hook: each query's scores, and their means by depth."""
         added: dict[str, Any] = per_query_scores(scores)
         if self.group_by == "depth":
-            added.update(group_scores(scores, self.depths[hf_split], "depth"))
+            added.update(group_scores(scores, self.depths[said["hf_split"]], "depth"))
         return added
 
 

@@ -1,4 +1,4 @@
-"""Multilabel classification on the user's own texts. Reading a folder (`read_labels`) imports neither mteb nor torch."""
+"""Multilabel classification on own texts. Reading a folder (`read_labels`) imports neither mteb nor torch."""
 
 from typing import TYPE_CHECKING
 

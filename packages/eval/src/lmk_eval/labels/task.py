@@ -51,7 +51,7 @@ class LocalMultilabel(AbsTaskMultilabelClassification):
             return
         (split,) = self.eval_splits
         train, scored = read_labels(self.folder, split)
-        self.dataset = DatasetDict({TRAIN: _dataset(train), split: _dataset(scored)})
+        self.dataset = {"default": DatasetDict({TRAIN: _dataset(train), split: _dataset(scored)})}
         self.dataset_transform(num_proc=num_proc)
         self.data_loaded = True
 

@@ -21,7 +21,7 @@ METRICS = ("ndcg_at_10", "precision_at_1", "recall_at_10", "recall_at_100", "mrr
 """The metrics that a task can be reported by."""
 
 
-_OWN_FILES = {"identity": "content", "identity_absent": None}
+_OWN_FILES: dict[str, Any] = {"identity": "content", "identity_absent": None}
 
 
 class Task(BaseModel):
@@ -36,7 +36,7 @@ class Task(BaseModel):
     labels: str | None = Field(default=None, json_schema_extra=_OWN_FILES)
     """Multilabel classification: a folder with `train.jsonl` and `<split>.jsonl`."""
     passkey: str | None = Field(default=None, json_schema_extra=_OWN_FILES)
-    """A file of long text: documents cut from it hide one sentence each with somebody's passkey, and queries ask for it."""
+    """A file of long text: documents cut from it hide one sentence each with a passkey, and queries ask for it."""
     needle: str | None = Field(default=None, json_schema_extra=_OWN_FILES)
     """The same with everyday facts instead of passkeys."""
     lengths: tuple[int, ...] | None = Field(default=None, json_schema_extra={"identity_absent": None})

@@ -1,4 +1,4 @@
-"""MTEB's own tasks on data that the user has: the task stays what it is, a copy of its metadata says where its data lies.
+"""MTEB's own tasks on data that the user has: a copy of their metadata says where it lies, all else stays.
 
 Looked for below the folder of mirrors, under the task's name or its data set's name on the hub (``mteb/nfcorpus``):
 
@@ -71,7 +71,7 @@ def _folder(task: AbsTask, place: Path, subset: str, split: str) -> Path:
     return folder / split if (folder / split).is_dir() else folder
 
 
-def _load_retrieval(task: Any, place: Path, num_proc: int | None = None) -> None:
+def _load_retrieval(task: Any, place: Path) -> None:
     if task.data_loaded:
         return
     task.dataset = {}
@@ -84,7 +84,7 @@ def _load_retrieval(task: Any, place: Path, num_proc: int | None = None) -> None
     task.data_loaded = True
 
 
-def _load_labels(task: Any, place: Path, num_proc: int | None = None) -> None:
+def _load_labels(task: Any, place: Path) -> None:
     if task.data_loaded:
         return
     found = {subset: _labels(task, place, subset) for subset in task.hf_subsets}
@@ -99,7 +99,10 @@ def _labels(task: Any, place: Path, subset: str) -> DatasetDict:
         held[TRAIN] = train
     columns = (task.input_column_name, task.label_column_name)
     return DatasetDict(
-        {name: Dataset.from_dict(dict(zip(columns, (one.texts, one.labels), strict=True))) for name, one in held.items()}
+        {
+            name: Dataset.from_dict(dict(zip(columns, (one.texts, one.labels), strict=True)))
+            for name, one in held.items()
+        }
     )
 
 
