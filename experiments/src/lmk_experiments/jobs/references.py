@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lmk_eval.suites import LOCAL_KINDS
 from lmk_experiments.builders import is_builtin_reference, locate
 from lmk_experiments.datasets import data_files, data_path, is_data_reference
 
@@ -43,6 +44,8 @@ def real_training(config: dict[str, Any], root: Path) -> dict[str, Any]:
 
 
 def real_suite(suite: dict[str, Any], root: Path) -> dict[str, Any]:
-    """A suite with real folders."""
-    tasks = [{**task, "folder": real(task["folder"], root)} if task.get("folder") else task for task in suite["tasks"]]
+    """A suite with real paths of own files."""
+    tasks = [
+        {**task, **{kind: real(task[kind], root) for kind in LOCAL_KINDS if task.get(kind)}} for task in suite["tasks"]
+    ]
     return {**suite, "tasks": tasks}
