@@ -97,6 +97,8 @@ OTHER: dict[str, Any] = {
 OTHER_OF_SUITE: dict[str, Any] = {
     "name": "other",
     "title": "Another title",
+    "source": "another section",
+    "assumed": "something else",
     "tasks.name": "other",
     "tasks.mteb": "SciFact",
     "tasks.split": "dev",
@@ -106,7 +108,7 @@ OTHER_OF_SUITE: dict[str, Any] = {
     "tasks.lengths": (256,),
     "tasks.characters_a_token": 2.0,
 }
-TRANSIENT = {"data.validation", "title"}
+TRANSIENT = {"data.validation", "title", "source", "assumed"}
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -76,7 +76,7 @@ def test_bad_tasks(values, message):
     [
         ({"name": "s", "tasks": []}, "suite 's' has no tasks"),
         ({"name": "a b", "tasks": [{"name": "a", "folder": "x"}]}, "suite name 'a b' can't be"),
-        ({"name": "s", "task": []}, "'task'; valid keys: name, tasks, title"),
+        ({"name": "s", "task": []}, "'task'; valid keys: assumed, name, source, tasks, title"),
         ({"name": "s", "tasks": [{"name": "Wiki", "folder": "x"}, {"name": "wiki", "folder": "y"}]}, "two tasks named"),
         ({"name": "s", "tasks": [{"name": "a", "folder": "x", "zz": 1}]}, "tasks.0"),
     ],

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from lmk_experiments.cli import doctor, fan_out, grids, steps, tables, tracking, upkeep
+from lmk_experiments.cli import doctor, evaluations, fan_out, fetching, grids, steps, tables, tracking, upkeep
 from lmk_experiments.errors import WorkFailed
 from lmk_slurm import SchedulerError
 
@@ -49,6 +49,8 @@ fan_out.register(app)
 tracking.register(app)
 upkeep.register(app)
 steps.register(app)
+evaluations.register(app)
+fetching.register(app)
 doctor.register(app)
 
 

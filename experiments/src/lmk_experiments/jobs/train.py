@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lmk_experiments.fetch import require_model
 from lmk_experiments.jobs.references import real_training
 from lmk_experiments.jobs.startup import quick_imports, quiet_progress
 from lmk_experiments.jobs.work import work_on
@@ -21,6 +22,8 @@ def run_training(folder: str) -> None:
             from lmk_train.config import TrainConfig
         quiet_progress()
 
+        model = cell.config["model"]
+        require_model(model["path"], model.get("revision"))
         config = TrainConfig.model_validate(real_training(cell.config, cell.root))
         model = train(config, cell.folder, recorder)
         last: dict[str, float] = {}
