@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import httpx
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HTTPError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
 
 from lmk_experiments.errors import WorkFailed
 from lmk_experiments.fetch.needs import MODEL_FILES
@@ -53,7 +58,7 @@ def look(kind: Kind, name: str, revision: str | None) -> Repository:
         return Repository(problem=f"no such {kind} on the hub, or a private one: {_LOGIN}")
     except HfHubHTTPError as error:
         return Repository(problem=f"the hub refuses it: {_first_line(error)}")
-    except (httpx.HTTPError, OSError) as error:
+    except (HTTPError, OSError) as error:
         raise HubUnreachable(
             f"the hub can't be reached from here ({_first_line(error)}); run this where there is a network, "
             "without HF_HUB_OFFLINE"
@@ -76,7 +81,7 @@ def fetch_model(name: str, revision: str | None) -> str:
         snapshot_download(name, revision=revision, allow_patterns=list(MODEL_FILES), ignore_patterns=["*/*"])
     except LocalEntryNotFoundError as error:
         return f"not in the cache, and no network: {_first_line(error)}"
-    except (HfHubHTTPError, httpx.HTTPError, OSError) as error:
+    except (HfHubHTTPError, HTTPError, OSError) as error:
         return _first_line(error)
     return ""
 

@@ -163,6 +163,9 @@ def _evaluate(
         opened.unload()
         if workers is not None:
             workers.close()
+    if job.settings.share is None:
+        for folder in job.folders:  # everything is scored
+            shutil.rmtree(Path(folder) / EMBEDDINGS, ignore_errors=True)
     return [
         {task.name: values[number] for task, values in zip(suite.tasks, found, strict=True) if values[number]}
         for number in range(len(job.readings))
@@ -257,7 +260,6 @@ class _Run:
         values = report(task.name, scored, task.group_by, task.metric)
         if by_query := per_query(scored):
             write_per_query(folder, task.name, by_query)
-        shutil.rmtree(folder / EMBEDDINGS, ignore_errors=True)
         more: dict[str, Any] = {"documents": sizes[0], "queries": sizes[1]} if sizes[1] else {}
         if self.telling:
             more["reading"] = self.opened.job.readings[reading].name
