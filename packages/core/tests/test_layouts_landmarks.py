@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lmk_core import LandmarkTokenizer, PoolingConfig, PoolingTokenizer, SpecialTokens
 from lmk_core.layouts import TokenizedTexts
-from lmk_core.layouts.landmarks import Chunks, fixed_chunks, landmark_layouts
+from lmk_core.layouts.landmarks import landmark_layouts
+from lmk_core.texts.chunks import Chunks, chunk_parts
 
 TOKENS = SpecialTokens(first=1, landmark=2, pad=0)
 HEADLESS = SpecialTokens(first=None, landmark=2, pad=0)
@@ -24,7 +25,7 @@ def landmark_layout(ids, granularity, tokens, max_length, overflow):
     """The layout of one text, with chunks of a size or with given ends."""
     text = TokenizedTexts(np.array(ids, dtype=np.int32), np.array([0, len(ids)]))
     if isinstance(granularity, int):
-        chunks = fixed_chunks(text.lengths, np.array([granularity]))
+        chunks = chunk_parts(*text.parts(), np.array([granularity]))
     else:
         chunks = Chunks(granularity, np.array([0, len(granularity)]))
     (layout,) = landmark_layouts(text, chunks, tokens, max_length, overflow)

@@ -8,14 +8,16 @@ from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_core.encoders.loading import EncoderError, load_encoder
+    from lmk_core.encoders.packed.attention import PackedAttentionError
     from lmk_core.encoders.pooled import PooledEncoder
 
-__all__ = ["EncoderError", "PooledEncoder", "load_encoder"]
+__all__ = ["EncoderError", "PackedAttentionError", "PooledEncoder", "load_encoder"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "EncoderError": "lmk_core.encoders.loading",
+        "PackedAttentionError": "lmk_core.encoders.packed.attention",
         "PooledEncoder": "lmk_core.encoders.pooled",
         "load_encoder": "lmk_core.encoders.loading",
     },

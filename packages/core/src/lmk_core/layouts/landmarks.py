@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from lmk_core.layouts.layout import Layouts
 from lmk_core.pooling.config import Overflow
+from lmk_core.texts.chunks import Chunks
 from lmk_core.texts.ragged import Ints, ranges, row_sums, to_bounds
 from lmk_core.texts.special_tokens import SpecialTokens
 from lmk_core.texts.tokenized import TokenizedTexts
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Where the chunks of many texts end. Every text has at least one: an empty one's ends at 0."""
-
-    ends: Ints
-    """[all chunks] in tokens of its own text, ascending inside a text."""
-    bounds: Ints
-    """[texts + 1] where each text's chunks begin and end in ``ends``."""
-
-
-def chunk_parts(lengths: Ints, part_bounds: Ints, sizes: Ints | None) -> Chunks:
-    """Cut parts of texts into chunks; no chunk reaches over the end of its part.
-
-    Args:
-        lengths: [parts] the tokens of each part. A part may be empty, and has no chunk then.
-        part_bounds: [texts + 1] where each text's parts begin and end; every text has at least one.
-        sizes: [parts] tokens of a chunk, whose last one may be partial; None makes each part one chunk.
-    """
-    counts = (lengths > 0).astype(np.int64) if sizes is None else -(-lengths // sizes)
-    starts = to_bounds(lengths)[:-1]
-    starts = starts - np.repeat(starts[part_bounds[:-1]], np.diff(part_bounds))
-    counts[part_bounds[:-1][row_sums(counts, part_bounds) == 0]] = 1
-    ends = np.repeat(lengths, counts)
-    if sizes is not None:
-        number = ranges(np.ones_like(counts), counts)
-        ends = np.minimum(number * np.repeat(sizes, counts), ends)
-    return Chunks(ends + np.repeat(starts, counts), to_bounds(row_sums(counts, part_bounds)))
-
-
-def fixed_chunks(lengths: Ints, sizes: Ints) -> Chunks:
-    """Chunks of ``sizes`` tokens, one size for each text: [texts], [texts]."""
-    return chunk_parts(lengths, np.arange(len(lengths) + 1), sizes)
 
 
 def landmark_layouts(
@@ -76,7 +41,12 @@ def landmark_layouts(
         is_text[bounds[:-1]] = False
     ids[is_text] = texts.ids[ranges(texts.bounds[:-1], kept)]
     spans = None if texts.offsets is None else _spans(ends, number, np.repeat(texts.bounds[:-1], counts), texts.offsets)
-    return Layouts(ids, bounds, pooled.astype(np.int32), to_bounds(counts), spans)
+    laid_out = Layouts(ids, bounds, pooled.astype(np.int32), to_bounds(counts), spans)
+    if texts.unpooled is None:
+        return laid_out
+    # A landmark that closes nothing but a prompt is left out with it.
+    before = row_sums(ends <= np.repeat(texts.unpooled, counts), to_bounds(counts))
+    return laid_out.pooled_from(np.where(texts.unpooled > 0, head + texts.unpooled + before, 0))
 
 
 def _kept(lengths: Ints, chunks: Chunks, room: int, overflow: Overflow) -> tuple[Ints, Ints]:

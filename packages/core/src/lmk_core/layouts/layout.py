@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lmk_core.texts.ragged import Ints, checked_indices, ranges, to_bounds
+from lmk_core.texts.ragged import Ints, checked_indices, ranges, row_sums, to_bounds
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,15 @@ class Layouts(Sequence[Layout]):
             to_bounds(counts),
             None if self.spans is None else self.spans[kept],
         )
+
+    def pooled_from(self, starts: Ints) -> Layouts:
+        """The same layouts, pooled from these positions on only [texts]; the last one of each text always stays."""
+        counts = np.diff(self.pooled_bounds)
+        kept = self.pooled >= np.repeat(starts, counts)
+        kept[self.pooled_bounds[1:] - 1] = True
+        counts = row_sums(kept, self.pooled_bounds)
+        spans = None if self.spans is None else self.spans[kept]
+        return replace(self, pooled=self.pooled[kept], pooled_bounds=to_bounds(counts), spans=spans)
 
     def __len__(self) -> int:
         return len(self.bounds) - 1

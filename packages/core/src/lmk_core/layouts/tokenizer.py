@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lmk_core.layouts.batch import PackedBatch, PooledBatch, pack_layouts, pad_layouts
-from lmk_core.layouts.landmarks import Chunks, chunk_parts, fixed_chunks, landmark_layouts
+from lmk_core.layouts.landmarks import landmark_layouts
 from lmk_core.layouts.layout import Layout, Layouts
 from lmk_core.layouts.plain import first_token, multi_cls_layouts, plain_layouts
 from lmk_core.layouts.sentences import SentenceSplitter, SentencexSplitter, UnsavedSplitter, sentence_pieces
 from lmk_core.pooling.config import Overflow, PoolingConfig
-from lmk_core.texts.ragged import Ints, to_bounds
+from lmk_core.texts.chunks import Chunks, chunk_parts
+from lmk_core.texts.ragged import Ints
+from lmk_core.texts.reading import Text, checked_prompts, checked_texts_and_pairs, read_texts
 from lmk_core.texts.special_tokens import SpecialTokens
 from lmk_core.texts.tokenized import TokenizedTexts
-from lmk_core.texts.tokenizing import tokenize_texts
 
 
 class PoolingTokenizer:
@@ -60,13 +62,18 @@ class PoolingTokenizer:
 
     def __call__(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         *,
         granularity: int | Sequence[int] | None = None,
         max_length: int | None = None,
+        prompt: str | Sequence[str] | None = None,
+        include_prompt: bool = True,
     ) -> PooledBatch:
         """Lay the texts out and pad them: `layouts`, then `pad`."""
-        return self.pad(self.layouts(texts, granularity=granularity, max_length=max_length))
+        layouts = self.layouts(
+            texts, granularity=granularity, max_length=max_length, prompt=prompt, include_prompt=include_prompt
+        )
+        return self.pad(layouts)
 
     def pad(self, layouts: Sequence[Layout]) -> PooledBatch:
         """A padded batch: ``input_ids`` and ``attention_mask`` long, ``pooling_mask`` bool, each [batch, tokens]."""
@@ -76,62 +83,89 @@ class PoolingTokenizer:
         """A batch without padding: the texts one behind the other, and where each begins."""
         return pack_layouts(layouts)
 
+    def decode(self, layout: Layout) -> str:
+        """The layout as text, its special tokens and landmarks written out."""
+        return self.hf_tokenizer.decode(layout.input_ids)
+
     def layouts(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         *,
         granularity: int | Sequence[int] | None = None,
         max_length: int | None = None,
         with_spans: bool = False,
+        prompt: str | Sequence[str] | None = None,
+        include_prompt: bool = True,
     ) -> Layouts:
         """Lay each text out: `tokenize`, then `lay_out`.
 
         Args:
-            texts: a list of texts; an empty text is CLS LMK (or CLS SEP).
+            texts: texts, or pairs of texts that become one vector; an empty text is CLS LMK (or CLS SEP).
             granularity: landmark only: the chunk size, one for all texts or one for each. Without it a variable
                 strategy reads at its smallest size, the best reading in the paper.
             max_length: instead of the tokenizer's own.
             with_spans: landmark only: also give the characters each landmark closes.
+            prompt: a prefix, one for all texts or one for each. Its tokens count as the text's do.
+            include_prompt: False leaves the prompt's tokens out of the pooling, see `tokenize`.
 
         Raises:
-            TypeError: if ``texts`` is a single string or holds something else than strings.
+            TypeError: if ``texts`` is a single string or holds something else than strings and pairs of strings.
             ValueError: for a length below 2, a size below 1, or sizes or spans for another kind than landmark.
         """
         if with_spans:
             self._check_landmark("with_spans")
-        by_sentence = self.pooling.granularity == "sentence" and granularity is None
-        tokenized = self.tokenize(texts, max_length=max_length, with_spans=with_spans, by_sentence=by_sentence)
+        tokenized = self.tokenize(
+            texts,
+            max_length=max_length,
+            with_spans=with_spans,
+            by_sentence=self.pooling.granularity == "sentence" and granularity is None,
+            prompt=prompt,
+            include_prompt=include_prompt,
+        )
         return self.lay_out(tokenized, granularity=granularity, max_length=max_length)
 
     def tokenize(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         *,
         max_length: int | None = None,
         with_spans: bool = False,
         by_sentence: bool | None = None,
+        prompt: str | Sequence[str] | None = None,
+        include_prompt: bool = True,
     ) -> TokenizedTexts:
         """Tokenize each text, in one call of the tokenizer, for `lay_out` at any granularity.
 
         Args:
-            texts: a list of texts.
+            texts: texts, or pairs of texts that become one vector.
             max_length: the longest that they will be laid out for, instead of the tokenizer's own.
-            with_spans: also give the characters of each token, so that landmarks have spans.
+            with_spans: also give the characters of each token, so that landmarks have spans. They are those of the
+                text without its prompt; of a pair, those of its two texts joined.
             by_sentence: tokenize sentence by sentence, which gives other ids than the whole text with some tokenizers.
                 Without it, whether the pooling's granularity is "sentence".
+            prompt: a prefix, one for all texts or one for each: the layout is that of prompt + text.
+            include_prompt: False leaves what stands before the text's first token out of the pooling, CLS too, as
+                Sentence Transformers does; and like it, counts the tokens of the prompt alone. Something is always
+                pooled: where the prompt fills all, the last position that would have been.
 
         Raises:
-            TypeError: if ``texts`` is a single string or holds something else than strings.
-            ValueError: for a length below 2.
+            TypeError: if ``texts`` is a single string or holds something else than strings and pairs of strings.
+            ValueError: for a length below 2, a number of prompts that is not the number of texts, or spans from a
+                tokenizer that is written in Python.
         """
-        texts = checked_texts(texts)
-        limit = self._length(max_length)
+        checked = checked_texts_and_pairs(texts)
         if by_sentence is None:
             by_sentence = self.pooling.granularity == "sentence"
-        if by_sentence:
-            return self._tokenize_sentences(texts, limit, with_spans)
-        ids, lengths, offsets = tokenize_texts(self.hf_tokenizer, texts, limit, with_spans)
-        return TokenizedTexts(ids, to_bounds(lengths), offsets=offsets, limit=limit)
+        splitter = self.sentence_splitter or (SentencexSplitter() if by_sentence else None)
+        return read_texts(
+            self.hf_tokenizer,
+            checked,
+            limit=self._length(max_length),
+            with_offsets=with_spans,
+            pieces_of=partial(sentence_pieces, splitter=splitter) if by_sentence and splitter else None,
+            prompts=checked_prompts(prompt, len(checked)),
+            include_prompt=include_prompt,
+        )
 
     def lay_out(
         self,
@@ -154,11 +188,16 @@ class PoolingTokenizer:
         length = self._length(max_length)
         if texts.limit is not None and length > texts.limit:
             raise ValueError(f"max_length: {length} is more than the {texts.limit} that the texts were tokenized for")
-        if self.pooling.kind != "landmark":
-            if granularity is not None:
-                self._check_landmark("granularity")
-            return self._plain(texts, length)
-        return landmark_layouts(texts, self._chunks(texts, granularity), self.tokens, length, self.pooling.overflow)
+        kind = self.pooling.kind
+        if kind == "landmark":
+            return landmark_layouts(texts, self._chunks(texts, granularity), self.tokens, length, self.pooling.overflow)
+        if granularity is not None:
+            self._check_landmark("granularity")
+        if kind == "multi_cls":
+            every = np.full(len(texts), self.pooling.every or 128)
+            return multi_cls_layouts(texts, chunk_parts(*texts.parts(), every), self.tokens, length)
+        steps = {"cls": None, "mean_at_k": self.pooling.k}
+        return plain_layouts(texts, self.tokens, length, steps.get(kind, 1))
 
     def _length(self, max_length: int | None) -> int:
         return self.max_length if max_length is None else _checked_length(max_length)
@@ -167,25 +206,12 @@ class PoolingTokenizer:
         if self.pooling.kind != "landmark":
             raise ValueError(f"{what} applies to the pooling kind 'landmark' only, not {self.pooling.kind!r}")
 
-    def _plain(self, texts: TokenizedTexts, max_length: int) -> Layouts:
-        if self.pooling.kind == "multi_cls":
-            return multi_cls_layouts(texts, self.tokens, max_length, self.pooling.every or 128)
-        steps = {"cls": None, "mean_at_k": self.pooling.k}
-        return plain_layouts(texts, self.tokens, max_length, steps.get(self.pooling.kind, 1))
-
     def _chunks(self, texts: TokenizedTexts, granularity: int | Sequence[int] | None) -> Chunks:
         sizes = self._sizes(granularity, len(texts))
         if (sizes is None) != (texts.pieces is not None):
             have, want = ("whole", "by sentence") if sizes is None else ("by sentence", "whole")
             raise ValueError(f"the texts were tokenized {have}, and this granularity needs them tokenized {want}")
-        if sizes is not None:
-            return fixed_chunks(texts.lengths, sizes)
-        assert texts.pieces is not None
-        assert texts.piece_bounds is not None
-        lengths = np.diff(texts.pieces, prepend=0)
-        firsts = texts.piece_bounds[:-1]
-        lengths[firsts] = texts.pieces[firsts]
-        return chunk_parts(lengths, texts.piece_bounds, None)
+        return chunk_parts(*texts.parts(), sizes)
 
     def _sizes(self, granularity: int | Sequence[int] | None, num_texts: int) -> Ints | None:
         """[texts] chunk sizes, or None for sentences."""
@@ -202,21 +228,6 @@ class PoolingTokenizer:
         if len(sizes) and sizes.min() < 1:
             raise ValueError(f"granularity: {sizes.min()} is not an integer of at least 1")
         return sizes
-
-    def _tokenize_sentences(self, texts: list[str], limit: int, with_spans: bool) -> TokenizedTexts:
-        """Each sentence is tokenized alone, all of them in one call."""
-        splitter = self.sentence_splitter or SentencexSplitter()
-        pieces = [sentence_pieces(text, splitter) for text in texts]
-        cut = [text[start:end] for text, spans in zip(texts, pieces, strict=True) for start, end in spans]
-        ids, lengths, offsets = tokenize_texts(self.hf_tokenizer, cut, limit, with_spans)
-        piece_bounds = to_bounds(np.array([len(spans) for spans in pieces], dtype=np.int64))
-        token_bounds = to_bounds(lengths)
-        bounds = token_bounds[piece_bounds]
-        if offsets is not None:
-            starts = np.array([start for spans in pieces for start, _ in spans], dtype=np.int32)
-            offsets += np.repeat(starts, lengths)[:, None]
-        ends = token_bounds[1:] - np.repeat(bounds[:-1], np.diff(piece_bounds))
-        return TokenizedTexts(ids, bounds, ends, piece_bounds, offsets, limit)
 
 
 class LandmarkTokenizer(PoolingTokenizer):

@@ -9,9 +9,9 @@ from lmk_core.lazy import lazy_exports
 if TYPE_CHECKING:
     from lmk_core.reductions.build import build_reduction
     from lmk_core.reductions.latent_attention import LatentAttention
-    from lmk_core.reductions.mean import MaskedMean, masked_mean
+    from lmk_core.reductions.mean import MaskedMean, masked_mean, segment_mean
 
-__all__ = ["LatentAttention", "MaskedMean", "build_reduction", "masked_mean"]
+__all__ = ["LatentAttention", "MaskedMean", "build_reduction", "masked_mean", "segment_mean"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -20,5 +20,6 @@ __getattr__, __dir__ = lazy_exports(
         "MaskedMean": "lmk_core.reductions.mean",
         "build_reduction": "lmk_core.reductions.build",
         "masked_mean": "lmk_core.reductions.mean",
+        "segment_mean": "lmk_core.reductions.mean",
     },
 )

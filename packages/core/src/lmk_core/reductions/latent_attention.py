@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lmk_core.reductions.mean import masked_mean
+from lmk_core.reductions.mean import masked_mean, segment_mean
 
 
 class LatentAttention(nn.Module):
@@ -64,9 +64,18 @@ class LatentAttention(nn.Module):
 
         Under autocast the projections, the attention and the FFN are in its type; the mean is always in float32.
         """
+        return masked_mean(self._mix(hidden), mask)
+
+    def packed(
+        self, hidden: Float[Tensor, "pooled dim"], texts: Int[Tensor, " pooled"], num_texts: int
+    ) -> Float[Tensor, "texts dim"]:
+        """Reduce rows of which ``texts`` says to which text each belongs. A token never looks at another."""
+        return segment_mean(self._mix(hidden.unsqueeze(0)).squeeze(0), texts, num_texts)
+
+    def _mix(self, hidden: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens dim"]:
         query = self.query(hidden.to(self.query.weight.dtype))
         mixed = query + self._attend(self.attention_norm(query))
-        return masked_mean(mixed + self.ffn(self.ffn_norm(mixed)), mask)
+        return mixed + self.ffn(self.ffn_norm(mixed))
 
     def _attend(self, query: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens dim"]:
         batch, tokens, dim = query.shape

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 
@@ -17,6 +18,15 @@ def masked_mean(
     return selected.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
 
 
+def segment_mean(
+    hidden: Float[Tensor, "pooled dim"], texts: Int[Tensor, " pooled"], num_texts: int
+) -> Float[Tensor, "texts dim"]:
+    """Mean of the rows of each text, in float32: ``texts`` says which one a row is of. One without rows gives zeros."""
+    sums = hidden.new_zeros((num_texts, hidden.shape[1]), dtype=torch.float32).index_add(0, texts, hidden.float())
+    counts = torch.bincount(texts, minlength=num_texts).clamp(min=1)
+    return sums / counts.unsqueeze(1)
+
+
 class MaskedMean(nn.Module):
     """`masked_mean` as a module without parameters: the reduction of every kind but latent attention."""
 
@@ -25,3 +35,9 @@ class MaskedMean(nn.Module):
     ) -> Float[Tensor, "batch dim"]:
         """See `masked_mean`."""
         return masked_mean(hidden, mask)
+
+    def packed(
+        self, hidden: Float[Tensor, "pooled dim"], texts: Int[Tensor, " pooled"], num_texts: int
+    ) -> Float[Tensor, "texts dim"]:
+        """See `segment_mean`."""
+        return segment_mean(hidden, texts, num_texts)

@@ -20,25 +20,46 @@ class SpecialTokens:
     """SEP, or EOS where there is no SEP: ends a plain text, and is the landmark."""
     pad: int
     """PAD, or EOS, or 0. Its id never decides what is attended or pooled."""
+    between: int = 1
+    """How many SEP stand between the two texts of a pair: one, or two as XLM-RoBERTa has it."""
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any) -> SpecialTokens:
         """Take the ids from a tokenizer of transformers.
 
         Raises:
-            SpecialTokensError: if the tokenizer has neither SEP nor EOS.
+            SpecialTokensError: if the tokenizer has neither SEP nor EOS, or one of its special tokens is named but is
+                not in its vocabulary.
         """
-        landmark = _first_known(tokenizer.sep_token_id, tokenizer.eos_token_id)
+        landmark = _first_known(tokenizer, "sep_token", "eos_token")
         if landmark is None:
-            name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
             raise SpecialTokensError(
-                f"the tokenizer {name!r} has neither a SEP nor an EOS token, so it has no landmark; "
+                f"the tokenizer {_name(tokenizer)!r} has neither a SEP nor an EOS token, so it has no landmark; "
                 "set tokenizer.sep_token (or pass sep_token= when loading it)"
             )
-        first = _first_known(tokenizer.cls_token_id, tokenizer.bos_token_id)
-        pad = _first_known(tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
-        return cls(first, landmark, 0 if pad is None else pad)
+        pad = _first_known(tokenizer, "pad_token", "eos_token")
+        added = tokenizer.num_special_tokens_to_add(True) - tokenizer.num_special_tokens_to_add(False)
+        return cls(
+            first=_first_known(tokenizer, "cls_token", "bos_token"),
+            landmark=landmark,
+            pad=0 if pad is None else pad,
+            between=min(max(added, 1), 2),
+        )
 
 
-def _first_known(*ids: int | None) -> int | None:
-    return next((token for token in ids if token is not None), None)
+def _first_known(tokenizer: Any, *names: str) -> int | None:
+    for name in names:
+        token, number = getattr(tokenizer, name), getattr(tokenizer, f"{name}_id")
+        if token is None:
+            continue
+        if number is None or (number == tokenizer.unk_token_id and token != tokenizer.unk_token):
+            raise SpecialTokensError(
+                f"the tokenizer {_name(tokenizer)!r}: {name}: {token!r} is not in its vocabulary; "
+                f"set tokenizer.{name} to a token that is (or pass {name}= when loading it)"
+            )
+        return number
+    return None
+
+
+def _name(tokenizer: Any) -> str:
+    return getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__

@@ -16,7 +16,7 @@ class TokenizedTexts:
     """Texts as plain ids, one behind the other, without special tokens. It can be pickled."""
 
     ids: NDArray[np.int32]
-    """[all tokens] the ids of all the texts."""
+    """[all tokens] the ids of all the texts, prompts included."""
     bounds: Ints
     """[texts + 1] where each text begins and ends in ``ids``."""
     pieces: Ints | None = None
@@ -24,9 +24,14 @@ class TokenizedTexts:
     piece_bounds: Ints | None = None
     """[texts + 1] where each text's sentences begin and end in ``pieces``."""
     offsets: NDArray[np.int32] | None = None
-    """[all tokens, 2] the characters (start, end) of each token in its own text; only when asked for."""
+    """[all tokens, 2] the characters (start, end) of each token in its own text, which does not count its prompt.
+    The characters of a pair are those of its two texts joined. Only when asked for."""
     limit: int | None = None
-    """How many tokens of a text (or of a sentence) were kept at most; None if all."""
+    """How many tokens of a text (of each of a pair, of a sentence) were kept at most; None if all."""
+    seconds: Ints | None = None
+    """[texts] the tokens of a pair's first text, -1 for a text that is no pair; None where there is no pair."""
+    unpooled: Ints | None = None
+    """[texts] the tokens of the prompt, when they are to be left out of the pooling."""
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -61,4 +66,22 @@ class TokenizedTexts:
             pieces=pieces,
             piece_bounds=piece_bounds,
             offsets=None if self.offsets is None else self.offsets[kept],
+            seconds=None if self.seconds is None else self.seconds[rows],
+            unpooled=None if self.unpooled is None else self.unpooled[rows],
         )
+
+    def parts(self) -> tuple[Ints, Ints]:
+        """What a chunk may not reach across: sentences, else the two texts of a pair, else texts.
+
+        Returns the lengths of all the parts [parts] and where each text's parts begin and end [texts + 1].
+        """
+        if self.pieces is not None and self.piece_bounds is not None:
+            lengths = np.diff(self.pieces, prepend=0)
+            firsts = self.piece_bounds[:-1]
+            lengths[firsts] = self.pieces[firsts]
+            return lengths, self.piece_bounds
+        if self.seconds is None:
+            return self.lengths, np.arange(len(self) + 1)
+        firsts = np.where(self.seconds < 0, self.lengths, self.seconds)
+        both = np.stack([firsts, self.lengths - firsts], axis=1)
+        return both.reshape(-1), 2 * np.arange(len(self) + 1)

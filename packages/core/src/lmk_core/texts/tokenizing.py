@@ -23,6 +23,9 @@ def tokenize_texts(tokenizer: Any, texts: Sequence[str], limit: int | None, with
     """Each text's ids, without special tokens, its first ``limit`` ones at most.
 
     The characters of a special token are ordinary text. The tokenizer's own settings are as before afterwards.
+
+    Raises:
+        ValueError: for the characters of the tokens of a tokenizer that is written in Python.
     """
     if not texts:
         return _joined([], [] if with_offsets else None)
@@ -66,7 +69,13 @@ def _plain_settings(backend: Any) -> Generator[Any]:
 
 
 def _encode_slowly(tokenizer: Any, texts: Sequence[str], limit: int | None, with_offsets: bool) -> Tokens:
-    """A tokenizer that is written in Python."""
+    """A tokenizer that is written in Python. What it makes of a special token's characters is its own affair."""
+    if with_offsets:
+        name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
+        raise ValueError(
+            f"spans: the tokenizer {name!r} is written in Python and does not know the characters of its tokens; "
+            "load the model's fast tokenizer, or do without spans"
+        )
     encoded = tokenizer(
         list(texts),
         add_special_tokens=False,
@@ -75,11 +84,9 @@ def _encode_slowly(tokenizer: Any, texts: Sequence[str], limit: int | None, with
         truncation=False,
         return_attention_mask=False,
         return_token_type_ids=False,
-        return_offsets_mapping=with_offsets,
         verbose=False,
     )
-    offsets = [own[:limit] for own in encoded["offset_mapping"]] if with_offsets else None
-    return _joined([ids[:limit] for ids in encoded["input_ids"]], offsets)
+    return _joined([ids[:limit] for ids in encoded["input_ids"]], None)
 
 
 def _joined(ids: list[list[int]], offsets: list[list[tuple[int, int]]] | None) -> Tokens:
