@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -190,6 +192,15 @@ def test_sep_can_be_set_afterwards_and_eos_serves(real_tokenizer, name):
         token if token != tokens.landmark else changed.tokens.landmark for token in plain.layouts(texts)[0].input_ids
     ]
     assert changed.layouts(texts)[0].input_ids == ids
+
+
+def test_threads_do_not_disturb_each_other(tiny_tokenizer):
+    texts = [["[SEP] the river [SEP]"] * (1 + number % 7) for number in range(200)]
+    tokenizer = LandmarkTokenizer(tiny_tokenizer, 8, 64)
+    expected = [tokenizer.layouts(part) for part in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(2):
+            assert list(pool.map(tokenizer.layouts, texts)) == expected
 
 
 def test_a_special_token_that_is_not_in_the_vocabulary_is_refused(tiny_tokenizer):
