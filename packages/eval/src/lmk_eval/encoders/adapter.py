@@ -72,7 +72,7 @@ class EmbedderEncoder:
         name: The model's name in MTEB's result cache, `org/name` or `name`.
         revision: What tells this model's results from those of others of the same name.
         max_length: Texts are cut to this many tokens.
-        batch_tokens: Tokens in one batch, padding included; halved when memory runs out.
+        batch_tokens: Tokens in one batch; what suits the device unless said. Halved when memory runs out.
         recorder: Is told how many texts are done.
         prompts: What stands in front of texts; nothing unless said. MTEB's own prompts are never used.
         tokens: Where tokens are kept between readings; nowhere unless said.
@@ -87,7 +87,7 @@ class EmbedderEncoder:
         revision: str,
         *,
         max_length: int,
-        batch_tokens: int = 16384,
+        batch_tokens: int | None = None,
         recorder: Recorder | None = None,
         prompts: Prompts | None = None,
         tokens: TokenCache | None = None,

@@ -43,7 +43,7 @@ def evaluate(
     revision: str,
     max_length: int,
     pooling: PoolingConfig | None = None,
-    batch_tokens: int = 16384,
+    batch_tokens: int | None = None,
     recorder: Recorder | None = None,
     settings: Settings | None = None,
 ) -> Scores:
@@ -61,7 +61,7 @@ def evaluate(
         revision: What tells this model from others of that name; a safe part of a path.
         max_length: Texts are cut to this many tokens.
         pooling: Read the model in this way instead of its own.
-        batch_tokens: Tokens in one batch, padding included; halved when memory runs out.
+        batch_tokens: Tokens in one batch; what suits the device unless said. Halved when memory runs out.
         recorder: Is told of tasks and of the texts done. What it raises ends the evaluation.
         settings: How it is carried out on this machine.
 
@@ -91,7 +91,7 @@ def evaluate_readings(
     folder: Path,
     name: str,
     max_length: int,
-    batch_tokens: int = 16384,
+    batch_tokens: int | None = None,
     recorder: Recorder | None = None,
     settings: Settings | None = None,
 ) -> dict[str, Scores]:
@@ -136,7 +136,7 @@ def _job(
     folders: Sequence[Path],
     name: str,
     max_length: int,
-    batch_tokens: int,
+    batch_tokens: int | None,
     settings: Settings,
 ) -> Job:
     for reading in readings:

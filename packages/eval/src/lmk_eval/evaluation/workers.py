@@ -27,7 +27,7 @@ class Job:
     readings: tuple[Reading, ...]
     folders: tuple[str, ...]
     max_length: int
-    batch_tokens: int
+    batch_tokens: int | None
     settings: Settings
 
 
