@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
-from lmk_eval.tasks.folder import FolderData, TaskDataError
+from lmk_eval.tasks.folder import Query, TaskDataError
 
 PER_QUERY = "per_query"
 """The key under which a task's scores, and so MTEB's result file, hold {metric: {query id: value}}."""
@@ -66,11 +66,11 @@ def sorted_values(values: Iterable[str]) -> list[str]:
     return sorted(values, key=order)
 
 
-def query_groups(data: FolderData, key: str, where: str) -> dict[str, str]:
+def query_groups(queries: Mapping[str, Query], key: str, where: str) -> dict[str, str]:
     """Query id to the value of its metadata key, as text. Queries without the key (or with null) are left out.
 
     Args:
-        data: the split.
+        queries: those of the split.
         key: the metadata key.
         where: the file of the queries, for messages.
 
@@ -78,7 +78,7 @@ def query_groups(data: FolderData, key: str, where: str) -> dict[str, str]:
         TaskDataError: if no query has the key, or a value is a list or an object.
     """
     groups = {}
-    for query_id, query in data.queries.items():
+    for query_id, query in queries.items():
         value = query.metadata.get(key)
         if isinstance(value, dict | list):
             raise TaskDataError(
@@ -88,7 +88,7 @@ def query_groups(data: FolderData, key: str, where: str) -> dict[str, str]:
         if value is not None:
             groups[query_id] = _value(value)
     if not groups:
-        found = sorted({name for query in data.queries.values() for name in query.metadata})
+        found = sorted({name for query in queries.values() for name in query.metadata})
         raise TaskDataError(
             f"{where}: no scored query has the metadata key {key!r} of group_by; "
             f"keys found: {', '.join(found) or 'none'}"

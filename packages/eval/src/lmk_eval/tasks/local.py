@@ -12,8 +12,9 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from lmk_eval.suites import check_name
-from lmk_eval.tasks.folder import fingerprint, read_folder
+from lmk_eval.tasks.folder import Query, fingerprint, read_folder, read_queries
 from lmk_eval.tasks.groups import group_scores, per_query_scores, query_groups
+from lmk_eval.tasks.large import LARGE_BYTES, map_corpus
 
 
 class LocalRetrieval(AbsTaskRetrieval):
@@ -57,11 +58,10 @@ class LocalRetrieval(AbsTaskRetrieval):
         if self.data_loaded:
             return
         (split,) = self.eval_splits
-        data = read_folder(self.folder, split)
+        data, queries = folder_data(self.folder, split)
         if self.group_by is not None:
-            self.groups = query_groups(data, self.group_by, str(self.folder / "queries.jsonl"))
-        queries = {key: query.text for key, query in data.queries.items()}
-        self.dataset = {"default": {split: split_data(data.documents, queries, data.relevant)}}
+            self.groups = query_groups(queries, self.group_by, str(self.folder / "queries.jsonl"))
+        self.dataset = {"default": {split: data}}
         self.dataset_transform(num_proc=num_proc)
         self.data_loaded = True
 
@@ -73,17 +73,38 @@ class LocalRetrieval(AbsTaskRetrieval):
         return added
 
 
+def folder_data(folder: Path, split: str) -> tuple[RetrievalSplitData, Mapping[str, Query]]:
+    """One split of a folder as MTEB wants it, and its queries. A large corpus stays on disk.
+
+    Raises:
+        TaskDataError: naming file, line and key of what can't be read.
+    """
+    revision = fingerprint(folder, split)
+    documents: Dataset | Mapping[str, tuple[str, str]]
+    if (folder / "corpus.jsonl").stat().st_size >= LARGE_BYTES:
+        asked = read_queries(folder, split)
+        documents, queries, relevant = (
+            map_corpus(folder / "corpus.jsonl", revision, asked),
+            asked.queries,
+            asked.relevant,
+        )
+    else:
+        data = read_folder(folder, split)
+        documents, queries, relevant = data.documents, data.queries, data.relevant
+    return split_data(documents, {key: query.text for key, query in queries.items()}, relevant), queries
+
+
 def split_data(
-    documents: Mapping[str, tuple[str, str]], queries: Mapping[str, str], relevant: Mapping[str, Mapping[str, int]]
+    documents: Dataset | Mapping[str, tuple[str, str]],
+    queries: Mapping[str, str],
+    relevant: Mapping[str, Mapping[str, int]],
 ) -> RetrievalSplitData:
     """One split as MTEB wants it, from id to (title, text), id to text, and query id to document id to score."""
-    corpus = {
-        "id": list(documents),
-        "title": [title for title, _ in documents.values()],
-        "text": [text for _, text in documents.values()],
-    }
+    if not isinstance(documents, Dataset):
+        titles, texts = ([pair[place] for pair in documents.values()] for place in (0, 1))
+        documents = Dataset.from_dict({"id": list(documents), "title": titles, "text": texts})
     return {
-        "corpus": Dataset.from_dict(corpus),
+        "corpus": documents,
         "queries": Dataset.from_dict({"id": list(queries), "text": list(queries.values())}),
         "relevant_docs": {query: dict(scores) for query, scores in relevant.items()},
         "top_ranked": None,

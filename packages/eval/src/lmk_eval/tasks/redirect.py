@@ -19,8 +19,8 @@ from datasets import Dataset, DatasetDict
 from mteb.abstasks import AbsTask, AbsTaskMultilabelClassification, AbsTaskRetrieval
 
 from lmk_eval.labels.folder import TRAIN, labels_fingerprint, read_labels
-from lmk_eval.tasks.folder import TaskDataError, fingerprint, read_folder
-from lmk_eval.tasks.local import split_data
+from lmk_eval.tasks.folder import TaskDataError, fingerprint
+from lmk_eval.tasks.local import folder_data
 
 
 def find_mirror(task: AbsTask, mirrors: Path | None) -> Path | None:
@@ -78,9 +78,7 @@ def _load_retrieval(task: Any, place: Path) -> None:
     for subset in task.hf_subsets:
         task.dataset[subset] = {}
         for split in task.eval_splits:
-            data = read_folder(_folder(task, place, subset, split), split)
-            queries = {key: query.text for key, query in data.queries.items()}
-            task.dataset[subset][split] = split_data(data.documents, queries, data.relevant)
+            task.dataset[subset][split] = folder_data(_folder(task, place, subset, split), split)[0]
     task.data_loaded = True
 
 
