@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lmk_eval.suites import Suite, shipped_suite
+from lmk_eval.suites import Suite, Task, shipped_suite
 from lmk_experiments.costs import (
     Throughput,
     evaluation_cost,
@@ -91,8 +91,16 @@ def test_a_pretraining_is_one_forward_and_one_backward() -> None:
 def test_an_evaluation_reads_every_text_once(tmp_path: Path) -> None:
     cost = evaluation_cost(shipped_suite("msmarco-dev"), 8192, SIZE, tmp_path)
     assert cost.tokens == pytest.approx((2_969_059_106 + 232_170) / 4, rel=0.01)
-    assert cost.passing_gb == pytest.approx((8_841_823 + 6_980) * 768 * 4 / 1e9, rel=0.001)
+    tokens_gb = (cost.tokens or 0) * 4 / 1e9
+    assert cost.passing_gb == pytest.approx(8_841_823 * 768 * 4 / 1e9 + tokens_gb, rel=0.001)
+    half = evaluation_cost(shipped_suite("msmarco-dev"), 8192, SIZE, tmp_path, storage="bfloat16")
+    assert half.passing_gb == pytest.approx(8_841_823 * 768 * 2 / 1e9 + tokens_gb, rel=0.001)
     assert cost.kept_gb == 0
+    beir = evaluation_cost(shipped_suite("beir15"), 8192, SIZE, tmp_path)
+    largest_gb = 8_841_823 * 768 * 4 / 1e9
+    assert beir.passing_gb == pytest.approx(largest_gb + (beir.tokens or 0) * 4 / 1e9, rel=0.001), (
+        "one corpus at a time"
+    )
     longer = [suite_tokens(shipped_suite("longembed"), length, tmp_path) for length in (512, 32768)]
     assert longer[0] is not None
     assert longer[1] is not None
@@ -110,6 +118,13 @@ def test_chinese_has_more_tokens_a_character(tmp_path: Path) -> None:
 
     assert of("zh") == pytest.approx(1 / 1.5, rel=0.01)
     assert of("en") == pytest.approx(1 / 4, rel=0.01)
+
+
+def test_haystacks_have_the_lengths_that_they_are_made_of(tmp_path: Path) -> None:
+    task = Task(name="needle", needle="any.txt", lengths=(256, 1024))
+    found = suite_tokens(Suite(name="s", tasks=(task,)), 512, tmp_path)
+    assert found is not None
+    assert (found.tokens, found.largest) == (100 * (256 + 512), 100)
 
 
 def test_local_sets_by_their_size(tmp_path: Path) -> None:

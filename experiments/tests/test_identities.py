@@ -16,7 +16,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from lmk_core.pooling import PoolingConfig
-from lmk_eval.suites import Suite, Task
+from lmk_eval.suites import LOCAL_KINDS, Suite, Task
 from lmk_experiments.grids import Plan, canonical, collected, identity, load_grid_file, make_plan
 from lmk_train.config import PretrainConfig, TrainConfig
 
@@ -109,14 +109,18 @@ OTHER: dict[str, Any] = {
 OTHER_OF_SUITE: dict[str, Any] = {
     "name": "other",
     "title": "Another title",
+    "source": "another section",
+    "assumed": "something else",
     "tasks.name": "other",
     "tasks.mteb": "SciFact",
     "tasks.split": "dev",
     "tasks.subsets": ("en",),
     "tasks.metric": "recall_at_10",
     "tasks.group_by": "split",
+    "tasks.lengths": (256,),
+    "tasks.characters_a_token": 2.0,
 }
-TRANSIENT = {"data.validation", "data.max_faulty", "data.cache", "title"}
+TRANSIENT = {"data.validation", "data.max_faulty", "data.cache", "title", "source", "assumed"}
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -170,20 +174,32 @@ def test_every_field_of_a_suite(path: str) -> None:
     assert (named(other) == named(suite)) is is_transient(path), path
 
 
-@pytest.mark.parametrize("path", [name for name in leaves(Task) if name != "folder"])
+@pytest.mark.parametrize("path", [name for name in leaves(Task) if name not in LOCAL_KINDS])
 def test_every_field_of_a_task(path: str) -> None:
     suite = Suite.model_validate(SUITE)
     task = suite.tasks[0].model_copy(update={path: OTHER_OF_SUITE[f"tasks.{path}"]})
     assert named(suite.model_copy(update={"tasks": (task,)})) != named(suite)
 
 
-def test_a_tasks_folder_counts_by_its_content() -> None:
-    def with_folder(folder: str) -> Suite:
-        return Suite(name="s", tasks=(Task(name="t", folder=folder),))
+@pytest.mark.parametrize("kind", LOCAL_KINDS)
+def test_a_tasks_own_files_count_by_their_content(kind: str) -> None:
+    def with_files(place: str) -> Suite:
+        return Suite.model_validate({"name": "s", "tasks": [{"name": "t", kind: place}]})
 
     contents = {"/a": "same", "/b": "same", "/c": "other"}
-    a, b, c = (identity(with_folder(folder), contents.get) for folder in contents)
+    a, b, c = (identity(with_files(place), contents.get) for place in contents)
     assert a == b != c
+
+
+def test_how_vectors_and_weights_are_kept_counts_where_it_is_said(tmp_path: Path) -> None:
+    def ids(*assignments: str) -> list[str | None]:
+        plan = make_plan(load_grid_file("table1", assignments), tmp_path)
+        return [evaluation.id for _, evaluation in plan.evaluations]
+
+    usual = ids()
+    assert ids("evaluate.storage=float32") == usual
+    assert not set(ids("evaluate.storage=float16")) & set(usual)
+    assert not set(ids("evaluate.weights=bfloat16")) & set(usual)
 
 
 @pytest.mark.parametrize(

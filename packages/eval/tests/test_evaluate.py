@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lmk_core import Embedder
-from lmk_eval import EvaluationError, Suite
+from lmk_eval import EvaluationError, Suite, read_per_query
 
 METRICS = ["ndcg_at_10", "precision_at_1", "recall_at_10", "recall_at_100", "mrr_at_10", "main_score"]
 
@@ -46,7 +46,7 @@ def test_numbers_agree_with_the_definitions(run, random_set, tmp_path):
     }
     assert scores == pytest.approx(wanted, abs=6e-6)  # MTEB rounds to 5 digits
     assert 0.1 < scores["ndcg_at_10"] < 0.9
-    by_query = json.loads((tmp_path / "out" / "per_query" / "random.json").read_text())
+    by_query = read_per_query(tmp_path / "out", "random")
     assert by_query == pytest.approx(ndcg, abs=1e-6)
 
 
@@ -57,7 +57,7 @@ def test_groups_are_means_of_the_queries_own_scores(run, random_set, tmp_path, k
     scores = run(model, suite, tmp_path / "out")["random"]
     grouped = [f"{metric}[{key}={value}]" for metric in METRICS[:3] for value in values]
     assert list(scores) == METRICS + grouped
-    by_query = json.loads((tmp_path / "out" / "per_query" / "random.json").read_text())
+    by_query = read_per_query(tmp_path / "out", "random")
     queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     for value in values:
         members = [query["_id"] for query in queries if json.dumps(query["metadata"][key]) == value]
@@ -118,4 +118,4 @@ def test_a_slice_of_a_real_set(run, reference_data, tiny_model, make_folder, tmp
     assert [name for name in scores if name.startswith("precision_at_1[")] == [
         f"precision_at_1[bin={number}]" for number in range(8)
     ]
-    assert len(json.loads((tmp_path / "out" / "per_query" / "wiki.json").read_text())) == 447
+    assert len(read_per_query(tmp_path / "out", "wiki")) == 447

@@ -124,3 +124,54 @@ def test_a_real_set(reference_data: Path, split: str):
     assert data.queries.keys() == {row.split("\t")[0] for row in rows}
     if split == "test":
         assert data.queries[first["_id"]].text == first["text"]
+
+
+@pytest.fixture
+def always_large(monkeypatch, tmp_path):
+    """Every corpus counts as large, and the cache is of this test alone."""
+    from datasets import config
+
+    from lmk_eval.tasks import local
+
+    monkeypatch.setattr(local, "LARGE_BYTES", 0)
+    monkeypatch.setattr(config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    return tmp_path / "cache" / "lmk-corpora"
+
+
+def test_a_large_corpus_gives_the_same_and_is_read_once(run, random_set, tmp_path, always_large, monkeypatch):
+    from lmk_eval import Suite
+    from lmk_eval.tasks import large, local
+
+    folder, model, _, _ = random_set
+    suite = Suite.from_folder("random", folder, group_by="quarter")
+    found = run(model, suite, tmp_path / "large")
+    assert [path.suffix for path in always_large.iterdir()] == [".arrow"]
+    monkeypatch.setattr(large, "_write", lambda *_: pytest.fail("it was read again"))
+    assert run(model, suite, tmp_path / "again") == found
+    monkeypatch.setattr(local, "LARGE_BYTES", 10**9)
+    assert run(model, suite, tmp_path / "small") == found
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"_id": "d3", "text": "again"}', r"corpus\.jsonl:13: _id 'd3' stands twice"),
+        ('{"_id": "d99"}', r"corpus\.jsonl:13: no key 'text'"),
+    ],
+)
+def test_bad_lines_of_a_large_corpus(toy_folder, always_large, line, message):
+    from lmk_eval.tasks.local import folder_data
+
+    with (toy_folder / "corpus.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(TaskDataError, match=message):
+        folder_data(toy_folder, "test")
+    assert not list(always_large.iterdir()), "nothing half-written is left"
+
+
+def test_a_judged_document_that_a_large_corpus_lacks(make_folder, tmp_path, always_large):
+    from lmk_eval.tasks.local import folder_data
+
+    folder = make_folder(tmp_path / "set", relevant=[("q0", "d0", 1), ("q1", "d77", 1)])
+    with pytest.raises(TaskDataError, match=r"test\.tsv:3: corpus-id 'd77' is not in corpus\.jsonl \(12 documents\)"):
+        folder_data(folder, "test")

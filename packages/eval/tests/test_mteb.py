@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lmk_core import Embedder, PoolingConfig
-from lmk_eval import EvaluationError, Suite, Task
+from lmk_eval import EvaluationError, Suite, Task, read_per_query
 
 METRICS = ["ndcg_at_10", "precision_at_1", "recall_at_10", "recall_at_100", "mrr_at_10", "main_score"]
 TEXTS = ["Title of d1 This is a positive sentence", "Title of d2 This is another positive sentence"]
@@ -46,7 +46,7 @@ def test_a_mock_task(run, mock_tasks, half_right, tmp_path, remembering):
     assert list(scores) == METRICS
     assert scores["precision_at_1"] == 0.5
     assert scores["mrr_at_10"] == 0.75
-    by_query = json.loads((tmp_path / "out" / "per_query" / "mock.json").read_text())
+    by_query = read_per_query(tmp_path / "out", "mock")
     assert by_query == {"val/q1": 1.0, "val/q2": 0.63093, "test/q1": 1.0, "test/q2": 0.63093}
     assert scores["ndcg_at_10"] == pytest.approx((1 + 0.63093) / 2, abs=1e-5)
     # Two splits of two documents and two queries.
@@ -57,14 +57,14 @@ def test_a_mock_task(run, mock_tasks, half_right, tmp_path, remembering):
 def test_one_split_and_then_all(run, mock_tasks, half_right, tmp_path):
     out = tmp_path / "out"
     run(half_right, mock_suite("MockRetrievalTask", split="test"), out)
-    assert list(json.loads((out / "per_query" / "mock.json").read_text())) == ["q1", "q2"]
+    assert list(read_per_query(out, "mock")) == ["q1", "q2"]
     assert len(half_right.encoded) == 4
     scores = run(half_right, mock_suite("MockRetrievalTask", group_by="split"), out)["mock"]
     assert len(half_right.encoded) == 8
     assert scores["precision_at_1[split=test]"] == scores["precision_at_1[split=val]"] == 0.5
     # MTEB's result file now holds more than the first suite asks for.
     run(half_right, mock_suite("MockRetrievalTask", split="test"), out)
-    assert list(json.loads((out / "per_query" / "mock.json").read_text())) == ["q1", "q2"]
+    assert list(read_per_query(out, "mock")) == ["q1", "q2"]
     assert len(half_right.encoded) == 8
 
 
@@ -126,7 +126,7 @@ def test_a_built_in_task_gives_what_the_local_reader_gives(run, tiny_model, toy_
     suite = Suite(name="both", tasks=(Task(name="built", mteb="NFCorpus"), Task(name="local", folder=str(toy_folder))))
     scores = run(embedder, suite, tmp_path / "out")
     assert scores["built"] == scores["local"]
-    assert (tmp_path / "out/per_query/built.json").read_text() == (tmp_path / "out/per_query/local.json").read_text()
+    assert read_per_query(tmp_path / "out", "built") == read_per_query(tmp_path / "out", "local")
 
 
 def test_a_folder_named_like_a_task_of_mteb(run, tiny_model, toy_folder, tmp_path, monkeypatch, remembering):
@@ -171,4 +171,4 @@ def test_an_aggregate_is_the_mean_of_its_parts(run, make_oracle, toy_folder, mak
     monkeypatch.setattr(opening.mteb, "get_task", lambda name: Both())
     scores = run(make_oracle(), mock_suite("Both"), tmp_path / "out")["mock"]
     assert scores["precision_at_1"] == 0.75
-    assert "local.good/q0" in json.loads((tmp_path / "out" / "per_query" / "mock.json").read_text())
+    assert "local.good/q0" in read_per_query(tmp_path / "out", "mock")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from lmk_eval import EvaluationError, Suite, Task, TaskDataError
+from lmk_eval import EvaluationError, Suite, Task, TaskDataError, read_per_query
 
 METRICS = ["ndcg_at_10", "precision_at_1", "recall_at_10", "recall_at_100", "mrr_at_10", "main_score"]
 
@@ -43,7 +41,7 @@ def test_a_cached_result_is_the_same_numbers(run, random_set, tmp_path):
     folder, model, _, _ = random_set
     suite = Suite.from_folder("random", folder, group_by="quarter")
     fresh = run(model, suite, tmp_path / "out")
-    path = tmp_path / "out" / "per_query" / "random.json"
+    path = tmp_path / "out" / "per_query" / "random.json.gz"
     by_query = path.read_bytes()
     path.unlink()
     calls = len(model.calls)
@@ -67,7 +65,7 @@ def test_results_are_kept_apart(run, toy_folder, make_oracle, tmp_path, changes)
     assert run(bad, suite, tmp_path / "out", **changes)["toy"]["ndcg_at_10"] < 0.9
     assert run(good, suite, tmp_path / "out") == first
     assert len(good.encoded) == 12 + 5
-    assert json.loads((tmp_path / "out" / "per_query" / "toy.json").read_text())["q0"] == 1.0
+    assert read_per_query(tmp_path / "out", "toy")["q0"] == 1.0
 
 
 def test_changed_data_or_a_torn_result_file_is_run_again(run, toy_folder, make_folder, make_oracle, tmp_path):

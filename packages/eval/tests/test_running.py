@@ -76,7 +76,7 @@ def test_a_real_model_in_two_readings(run, tiny_model, toy_folder, tmp_path, rem
     assert run(embedder.with_pooling(mean), suite, tmp_path / "again") == other
     assert run(tiny_model, suite, tmp_path / "plain", pooling=mean) == other
     assert run(tiny_model, suite, tmp_path / "plain", pooling=PoolingConfig("landmark", granularity=4)) == own
-    assert remembering.steps == [(5, 17, "text"), (17, 17, "text")]
+    assert remembering.steps == [(12, 17, "text"), (17, 17, "text")]
     with pytest.raises(ValueError, match="no saved pooling"):
         run(tiny_model, suite, tmp_path / "plain")
 
@@ -133,7 +133,7 @@ def test_a_fresh_process_says_nothing(run, toy_folder, tiny_model, tmp_path):
     arguments = [sys.executable, "-c", code, str(tiny_model), str(toy_folder), str(tmp_path / "out")]
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert Path(tmp_path / "out" / "per_query" / "toy.json").is_file()
+    assert Path(tmp_path / "out" / "per_query" / "toy.json.gz").is_file()
 
 
 @pytest.mark.parametrize("package", ["lmk_eval", "lmk_eval.evaluation", "lmk_eval.tasks", "lmk_eval.encoders"])

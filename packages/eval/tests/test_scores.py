@@ -50,13 +50,19 @@ def test_other_tasks_give_what_they_have():
 
 
 def test_query_ids_are_told_apart_by_what_differs():
-    one = part(0.5, per_query={"q0": 0.25})
-    assert per_query([one]) == {"q0": 0.25}
-    english, german = part(0.5, subset="en", per_query={"q0": 0.1}), part(0.5, subset="de", per_query={"q0": 1 / 3})
-    assert per_query([english, german]) == {"en/q0": 0.1, "de/q0": 0.333333}
-    other = part(0.5, subset="de", task="U", split="dev", per_query={"q0": 0.3})
-    assert list(per_query([english, other])) == ["T/en/test/q0", "U/de/dev/q0"]
+    def asked(value: float, **more) -> Part:
+        return part(0.5, per_query={"ndcg_at_10": {"q0": value}, "precision_at_1": {"q0": 0.0}}, **more)
+
+    assert per_query([asked(0.25)]) == {"ndcg_at_10": {"q0": 0.25}, "precision_at_1": {"q0": 0.0}}
+    english, german = asked(0.1, subset="en"), asked(1 / 3, subset="de")
+    assert per_query([english, german])["ndcg_at_10"] == {"en/q0": 0.1, "de/q0": 0.333333}
+    other = asked(0.3, subset="de", task="U", split="dev")
+    assert list(per_query([english, other])["precision_at_1"]) == ["T/en/test/q0", "U/de/dev/q0"]
     assert per_query([part(0.5)]) == {}
+
+
+def test_result_files_of_before_hold_one_metric_by_query():
+    assert per_query([part(0.5, per_query={"q0": 0.25})]) == {"ndcg_at_10": {"q0": 0.25}}
 
 
 def test_values_in_reading_order():

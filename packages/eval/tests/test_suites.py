@@ -40,10 +40,13 @@ def test_a_task_of_mteb_runs_its_own_splits_unless_said():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"name": "a"}, "neither of the keys folder, mteb"),
-        ({"name": "a", "folder": "x", "mteb": "NFCorpus"}, "both of the keys folder, mteb"),
+        ({"name": "a"}, "none of the keys folder, labels, passkey, needle, mteb"),
+        ({"name": "a", "folder": "x", "mteb": "NFCorpus"}, "folder and mteb of the keys folder, labels"),
         ({"name": "a", "folder": ""}, "folder is empty"),
-        ({"name": "a", "foldr": "x"}, "'foldr'; valid keys: folder, group_by, metric, mteb, name, split, subsets"),
+        (
+            {"name": "a", "foldr": "x"},
+            "'foldr'; valid keys: characters_a_token, folder, group_by, labels, lengths, metric, mteb, name, needle,",
+        ),
         ({"name": "../a", "folder": "x"}, "task name '../a' can't be a part of a path"),
         ({"name": "a/b", "folder": "x"}, "task name 'a/b' can't be"),
         ({"name": "", "folder": "x"}, "task name '' can't be"),
@@ -52,6 +55,13 @@ def test_a_task_of_mteb_runs_its_own_splits_unless_said():
         ({"name": "a", "mteb": "x", "subsets": []}, "non-empty list"),
         ({"name": "a", "mteb": "x", "group_by": "quarter"}, "'quarter'; valid for a task of MTEB: split, subset"),
         ({"name": "a", "folder": "x", "group_by": ""}, "group_by is empty"),
+        ({"name": "a", "labels": "x", "group_by": "part"}, "'part'; valid for labels: none"),
+        ({"name": "a", "passkey": "x", "group_by": "part"}, "'part'; valid for passkey: split, depth"),
+        ({"name": "a", "passkey": "x", "split": "test"}, "passkey has no split"),
+        ({"name": "a", "needle": "x", "lengths": [256, 256]}, "lengths is [256, 256]; different numbers"),
+        ({"name": "a", "needle": "x", "lengths": [32]}, "of at least 64 are valid"),
+        ({"name": "a", "needle": "x", "characters_a_token": 0}, "characters_a_token is 0.0; 0.5 to 20"),
+        ({"name": "a", "folder": "x", "lengths": [256]}, "lengths is only for passkey and needle"),
         ({"name": "a", "mteb": "x", "metric": "ndcg"}, "metric is 'ndcg'; valid: ndcg_at_10, precision_at_1"),
     ],
 )
@@ -66,7 +76,7 @@ def test_bad_tasks(values, message):
     [
         ({"name": "s", "tasks": []}, "suite 's' has no tasks"),
         ({"name": "a b", "tasks": [{"name": "a", "folder": "x"}]}, "suite name 'a b' can't be"),
-        ({"name": "s", "task": []}, "'task'; valid keys: name, tasks, title"),
+        ({"name": "s", "task": []}, "'task'; valid keys: assumed, name, source, tasks, title"),
         ({"name": "s", "tasks": [{"name": "Wiki", "folder": "x"}, {"name": "wiki", "folder": "y"}]}, "two tasks named"),
         ({"name": "s", "tasks": [{"name": "a", "folder": "x", "zz": 1}]}, "tasks.0"),
     ],

@@ -8,7 +8,18 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from lmk_experiments.cli import data, doctor, fan_out, grids, steps, tables, tracking, upkeep
+from lmk_experiments.cli import (
+    data,
+    doctor,
+    evaluations,
+    fan_out,
+    fetching,
+    grids,
+    steps,
+    tables,
+    tracking,
+    upkeep,
+)
 from lmk_experiments.errors import WorkFailed
 from lmk_slurm import SchedulerError
 
@@ -50,6 +61,8 @@ tracking.register(app)
 upkeep.register(app)
 steps.register(app)
 data.register(app)
+evaluations.register(app)
+fetching.register(app)
 doctor.register(app)
 
 

@@ -23,7 +23,10 @@ ENCODING_FLOP = 2
 WEIGHT_BYTES = 4
 CHECKPOINT_BYTES = 12
 """A parameter in a checkpoint: float32 weights and AdamW's two moments."""
-EMBEDDING_BYTES = 4
+STORED_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+"""A number of an embedding on disk."""
+TOKEN_BYTES = 4
+"""A token that is kept for other readings."""
 _GB = 1e9
 
 
@@ -34,7 +37,8 @@ class Cost:
     Attributes:
         gpu_hours: hours of one GPU; how many share the work does not matter.
         kept_gb: disk that stays: a training's final weights.
-        passing_gb: disk while it runs: a training's checkpoint, an evaluation's embeddings.
+        passing_gb: disk while it runs: a training's checkpoint; an evaluation's tokens, and the embeddings of its
+            largest corpus, since those of a corpus go once it is scored.
         basis: what the hours rest on: a measured speed, or the formula; or why they are unknown.
         lengths: what the number of tokens rests on.
     """
@@ -58,14 +62,25 @@ def pretraining_cost(config: PretrainConfig, size: ModelSize | None, speed: Thro
 
 
 def evaluation_cost(
-    suite: Suite, max_length: int, size: ModelSize | None, root: Path, speed: Throughput | None = None
+    suite: Suite,
+    max_length: int,
+    size: ModelSize | None,
+    root: Path,
+    speed: Throughput | None = None,
+    storage: str = "float32",
 ) -> Cost:
-    """The cost of one reading on one suite."""
+    """The cost of one reading on one suite.
+
+    Args:
+        storage: the type that embeddings lie on disk in.
+    """
     found = suite_tokens(suite, max_length, root)
     if found is None:
         return Cost(None, 0.0, None, "unknown: how much text the tasks hold")
     hours, basis = _hours(found, ENCODING_FLOP, size, speed, None if speed is None else speed.evaluate)
-    held = None if found.texts is None or size is None else found.texts * size.dim * EMBEDDING_BYTES / _GB
+    held = None
+    if found.largest is not None and size is not None:
+        held = (found.largest * size.dim * STORED_BYTES[storage] + found.tokens * TOKEN_BYTES) / _GB
     return Cost(hours, 0.0, held, basis, found.tokens, found.basis)
 
 

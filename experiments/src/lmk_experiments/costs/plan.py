@@ -111,7 +111,7 @@ def plan_costs(
 def _evaluation(
     evaluation: PlannedEvaluation, size: ModelSize | None, root: Path, speed: Throughput | None
 ) -> Callable[[], Cost]:
-    return lambda: evaluation_cost(evaluation.suite, evaluation.max_length, size, root, speed)
+    return lambda: evaluation_cost(evaluation.suite, evaluation.max_length, size, root, speed, evaluation.storage)
 
 
 def _texts_gb(suites: list[Suite], root: Path) -> float:

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from lmk_eval.haystacks.make import DOCUMENTS, QUERIES
 from lmk_eval.suites import Suite, Task, task_sizes
+from lmk_eval.suites.task import HAYSTACKS, LENGTHS
 from lmk_experiments.builders import is_builtin_reference, locate
 from lmk_experiments.datasets import is_data_reference, load_data_set, parse_reference
 from lmk_train.config import PretrainConfig, TrainConfig
@@ -15,6 +17,8 @@ CHARACTERS_A_TOKEN = 4.0
 """Of most languages, and of code."""
 CHARACTERS_A_TOKEN_OF = {"zh": 1.5, "ja": 1.7, "ko": 2.0, "th": 2.5}
 """Of languages whose characters hold more."""
+_FILES = ("corpus.jsonl", "queries.jsonl", "train.jsonl", "test.jsonl")
+"""Of a task's own folder."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Tokens:
     basis: str
     texts: int | None = None
     characters: int | None = None
+    largest: int | None = None
+    """Texts of the largest corpus alone."""
 
 
 def mean_cut(mean: float, longest: int) -> float:
@@ -66,7 +72,7 @@ def _row_lengths(references: tuple[str, ...], query_cut: int, passage_cut: int) 
 
 def suite_tokens(suite: Suite, max_length: int, root: Path) -> Tokens | None:
     """Tokens of all documents and queries of a suite; ``None`` where a task's size is not known."""
-    tokens, texts, characters = 0.0, 0, 0
+    tokens, texts, characters, largest = 0.0, 0, 0, 0
     counted = True
     for task in suite.tasks:
         found = _task_tokens(task, max_length, root)
@@ -75,13 +81,17 @@ def suite_tokens(suite: Suite, max_length: int, root: Path) -> Tokens | None:
         tokens += found.tokens
         texts += found.texts or 0
         characters += found.characters or 0
+        largest = max(largest, found.largest or 0)
         counted = counted and found.texts is not None
-    return Tokens(tokens, "sizes of the tasks", texts if counted else None, characters)
+    known = texts if counted else None
+    return Tokens(tokens, "sizes of the tasks", known, characters, largest if counted else None)
 
 
 def _task_tokens(task: Task, max_length: int, root: Path) -> Tokens | None:
-    if task.folder is not None:
-        return _folder_tokens(task.folder, root)
+    if task.kind in HAYSTACKS:
+        return _haystack_tokens(task, max_length)
+    if task.local is not None:
+        return _folder_tokens(task.local, root)
     sizes = task_sizes(task)
     if sizes is None:
         return None
@@ -94,7 +104,16 @@ def _task_tokens(task: Task, max_length: int, root: Path) -> Tokens | None:
                 tokens += texts * mean_cut(characters / texts / a_token, max_length)
     texts = sum(size.documents + size.queries for size in sizes)
     characters = sum(size.document_characters + size.query_characters for size in sizes)
-    return Tokens(tokens, "", texts, characters)
+    return Tokens(tokens, "", texts, characters, max(size.documents for size in sizes))
+
+
+def _haystack_tokens(task: Task, max_length: int) -> Tokens:
+    """Tokens of documents that are cut to given lengths from any text."""
+    lengths = task.lengths or LENGTHS
+    tokens = float(sum(min(length, max_length) for length in lengths) * DOCUMENTS)
+    characters = int(sum(lengths) * DOCUMENTS * (task.characters_a_token or CHARACTERS_A_TOKEN))
+    texts = len(lengths) * (DOCUMENTS + QUERIES)
+    return Tokens(tokens, "", texts, characters, DOCUMENTS)
 
 
 def _folder_tokens(folder: str, root: Path) -> Tokens | None:
@@ -102,8 +121,8 @@ def _folder_tokens(folder: str, root: Path) -> Tokens | None:
     if is_data_reference(folder):
         return None
     place = locate(folder, root) if is_builtin_reference(folder) else Path(folder)
-    files = [place / "corpus.jsonl", place / "queries.jsonl"]
-    if not all(file.is_file() for file in files):
+    files = [file for name in _FILES if (file := place / name).is_file()]
+    if not files:
         return None
     size = sum(file.stat().st_size for file in files)
     return Tokens(size / CHARACTERS_A_TOKEN, "", None, size)

@@ -10,6 +10,7 @@ from lmk_experiments.datasets.references import (
     data_identity,
     data_path,
     is_data_reference,
+    mirrors_folder,
     parse_reference,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "data_path",
     "is_data_reference",
     "load_data_set",
+    "mirrors_folder",
     "parse_reference",
 ]

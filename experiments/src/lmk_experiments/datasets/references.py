@@ -15,6 +15,10 @@ DATA_VARIABLE = "LMK_DATA"
 """The environment variable that names a folder of data sets, shared by several roots."""
 
 
+MIRRORS = "mteb"
+"""The folder beside the data sets that holds data of MTEB's own tasks, see ``lmk_eval.tasks.redirect``."""
+
+
 class DataSetMissing(ValueError):
     """A named data set is not (or not whole) on this machine; the message says what to do."""
 
@@ -77,6 +81,13 @@ def data_path(reference: str, root: Path) -> Path:
         held = ", ".join(sorted(entry.name for entry in folder.iterdir() if entry.name != MANIFEST)) or "nothing"
         raise DataSetMissing(f"{reference}: {folder} holds no {str(inside)!r}; it holds: {held}")
     return path
+
+
+def mirrors_folder(root: Path) -> Path | None:
+    """Where data of MTEB's tasks lies that need not come from the hub: ``$LMK_DATA/mteb`` or ``<root>/data/mteb``."""
+    shared = os.environ.get(DATA_VARIABLE)
+    places = [*([Path(shared).expanduser()] if shared else []), root / "data"]
+    return next((place / MIRRORS for place in places if (place / MIRRORS).is_dir()), None)
 
 
 def data_files(reference: str, root: Path) -> list[Path]:

@@ -29,6 +29,32 @@ def check_suite_folder(folder: Path, split: str) -> None:
         raise ValueError(f"{folder} has no qrels/{split}.tsv; splits that are there: {splits}")
 
 
+def check_labels_folder(folder: Path, split: str) -> None:
+    """See that ``folder`` holds labelled texts to learn from and of this split.
+
+    Raises:
+        ValueError: what is missing, and what is there instead.
+    """
+    expected = f"a folder of labelled texts holds train.jsonl and {split}.jsonl"
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is a file; {expected}")
+    missing = [name for name in ("train.jsonl", f"{split}.jsonl") if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{folder} has no {' and no '.join(missing)}; {expected}; it holds: {_held(folder)}")
+
+
+def check_text_file(file: Path, _: str) -> None:
+    """See that ``file`` is a file that holds something.
+
+    Raises:
+        ValueError: it is a folder, or empty.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file} is a folder; a file of long text is expected")
+    if not file.stat().st_size:
+        raise ValueError(f"{file} is empty; a file of long text is expected")
+
+
 def check_rows(path: Path) -> None:
     """See that ``path`` is a file of rows or a folder of them, and that none is empty.
 

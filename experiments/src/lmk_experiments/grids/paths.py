@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lmk_eval.suites import LOCAL_KINDS
 from lmk_experiments.builders import BUILDERS, BuilderError, is_builtin_reference, locate
 from lmk_experiments.configs import ConfigError, Layers, explain
 from lmk_experiments.configs.errors import Path as KeyPath
 from lmk_experiments.datasets import data_identity, is_data_reference
 from lmk_experiments.grids.identity import is_local
-from lmk_experiments.grids.local import check_model_folder, check_rows, check_suite_folder, check_texts_file
+from lmk_experiments.grids.local import (
+    check_labels_folder,
+    check_model_folder,
+    check_rows,
+    check_suite_folder,
+    check_text_file,
+    check_texts_file,
+)
+
+_CHECKS: dict[str, Callable[[Path, str], None]] = {
+    "folder": check_suite_folder,
+    "labels": check_labels_folder,
+    "passkey": check_text_file,
+    "needle": check_text_file,
+}
+"""What the own files of a task must be, by the key that names them."""
 
 
 def localize(layers: Layers) -> None:
@@ -37,7 +54,7 @@ def localize(layers: Layers) -> None:
 
 
 def localize_suites(layers: Layers) -> None:
-    """Make the folders of the suites written out in a grid absolute, in place.
+    """Make the paths of the suites written out in a grid absolute, in place.
 
     Raises:
         ConfigError: as ``localize``.
@@ -49,7 +66,7 @@ def localize_suites(layers: Layers) -> None:
         try:
             found = _absolute(layers, path, always=True)
             if found is not None:
-                check_suite_folder(found, _split(layers, path))
+                _CHECKS[str(path[-1])](found, _split(layers, path))
         except (OSError, ValueError) as error:
             problems.append(layers.problem(path, _without_place(error)))
     if problems:
@@ -85,16 +102,18 @@ def _places(entry: Any, at: KeyPath) -> list[KeyPath]:
 
 def _suite_paths(suites: list[Any]) -> list[KeyPath]:
     return [
-        ("evaluate", "suites", index, "tasks", position, "folder")
+        ("evaluate", "suites", index, "tasks", position, kind)
         for index, suite in enumerate(suites)
         if isinstance(suite, dict) and isinstance(suite.get("tasks"), list)
         for position, task in enumerate(suite["tasks"])
-        if isinstance(task, dict) and "folder" in task
+        if isinstance(task, dict)
+        for kind in LOCAL_KINDS
+        if kind in task
     ]
 
 
 def _split(layers: Layers, path: KeyPath) -> str:
-    """The split of the task whose folder stands at ``path``."""
+    """The split of the task whose own files stand at ``path``."""
     split = _holder(layers, path).get("split")
     return split if isinstance(split, str) else "test"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +57,20 @@ class PlannedEvaluation:
     pooling: PoolingConfig
     max_length: int
     id: str | None
+    weights: str = "float32"
+    storage: str = "float32"
 
     def config(self, training: str) -> dict[str, Any]:
         """The evaluation's ``config`` in ``cell.json``."""
+        kinds = {"weights": self.weights, "storage": self.storage}
         return {
             "training": training,
             "pooling": self.pooling.to_dict(),
             "max_length": self.max_length,
             "suite": self.suite.model_dump(mode="json"),
             "recipe_version": EVALUATION_RECIPE,
+            # Left out where they are as they were before they could be said, so that identities of then stay.
+            **{key: kind for key, kind in kinds.items() if kind != "float32"},
         }
 
 
@@ -215,14 +220,15 @@ def _evaluation(
         length = lengths.get(suite.name, lengths.get("default", 0))
     else:
         length = lengths
-    draft = PlannedEvaluation(suite, pooling, length, None)
+    section = grid.file.evaluate
+    draft = PlannedEvaluation(suite, pooling, length, None, section.weights, section.storage)
     if training.id is None:
         return draft
     try:
         described = {"kind": "evaluation", **draft.config(training.id), "suite": canonical(suite, content)}
     except NotBuilt:
         return draft
-    return PlannedEvaluation(suite, pooling, length, identify(described))
+    return replace(draft, id=identify(described))
 
 
 def _refuse_twins(grid: Grid, trainings: dict[tuple[str, int], PlannedTraining]) -> None:

@@ -41,8 +41,8 @@ def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> 
         if evaluation.id is not None and is_done("evaluation", evaluation.id):
             continue
         for task in evaluation.suite.tasks:
-            if task.folder is not None:
-                _look(lambda folder=task.folder: data_path(folder, root), task.folder, reasons)
+            if (own := task.local) is not None:
+                _look(lambda own=own: data_path(own, root), own, reasons)
     if reasons:
         raise NotReady("\n".join([f"{plan.grid} cannot run here yet:", *(f"  {reason}" for reason in reasons)]))
 

@@ -69,6 +69,10 @@ class EvaluateSection(_Section):
     """Names of shipped suites, or suites written out."""
     max_length: Length | dict[str, Length]
     """Tokens a text, special tokens included; one number, or one a suite with ``default``."""
+    weights: Literal["float32", "bfloat16", "float16"] = "float32"
+    """The type of the weights while texts are encoded. Part of an evaluation's identity."""
+    storage: Literal["float32", "bfloat16", "float16"] = "float32"
+    """The type that embeddings of corpora lie on disk in while they are searched. Part of an evaluation's identity."""
     views: tuple[View, ...] = (View(of="*"),)
     """The rows of the table."""
 

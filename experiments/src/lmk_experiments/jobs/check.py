@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from lmk_eval.labels.folder import read_labels
 from lmk_eval.tasks.folder import read_folder
 from lmk_experiments.grids import Plan
 from lmk_train.data.reading import check_file
+
+_READERS: dict[str, Callable[[str, str], object]] = {"folder": read_folder, "labels": read_labels}
+"""What reads a task's own folder and says what is wrong with it."""
 
 
 def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable[[str], None]) -> None:
@@ -28,16 +32,16 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
             if data.validation is not None:
                 allowed[data.validation] = 0.0
     files = {reference: share for reference, share in allowed.items() if Path(reference).exists()}
-    folders = dict.fromkeys(
-        (task.folder, task.split or "test")
+    own = dict.fromkeys(
+        (task.kind, str(task.local), task.split or "test")
         for _, evaluation in plan.evaluations
         if evaluation.id is None or not is_done("evaluation", evaluation.id)
         for task in evaluation.suite.tasks
-        if task.folder is not None and Path(task.folder).is_dir()
+        if task.kind in _READERS and Path(str(task.local)).is_dir()
     )
     for file, share in files.items():
         report(f"reading {file}")
         check_file(file, max_faulty=share)
-    for folder, split in folders:
+    for kind, folder, split in own:
         report(f"reading {folder}")
-        read_folder(folder, split)
+        _READERS[kind](folder, split)

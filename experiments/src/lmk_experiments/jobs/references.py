@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lmk_eval.suites import LOCAL_KINDS
 from lmk_experiments.builders import is_builtin_reference, locate
 from lmk_experiments.datasets import data_path, is_data_reference
 
@@ -47,6 +48,8 @@ def _real_set(entry: Any, root: Path) -> Any:
 
 
 def real_suite(suite: dict[str, Any], root: Path) -> dict[str, Any]:
-    """A suite with real folders."""
-    tasks = [{**task, "folder": real(task["folder"], root)} if task.get("folder") else task for task in suite["tasks"]]
+    """A suite with real paths of own files."""
+    tasks = [
+        {**task, **{kind: real(task[kind], root) for kind in LOCAL_KINDS if task.get(kind)}} for task in suite["tasks"]
+    ]
     return {**suite, "tasks": tasks}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lmk_experiments.fetch import require_model
 from lmk_experiments.jobs.references import real_training
 from lmk_experiments.jobs.startup import quick_imports, quiet_progress
 from lmk_experiments.jobs.work import work_on
@@ -33,6 +34,8 @@ def _lead(cell: Cell, step: FirstEnd | None) -> None:
     told = False
 
     def work(recorder: CellRecorder) -> dict[str, Any]:
+        model = cell.config["model"]
+        require_model(model["path"], model.get("revision"))
         nonlocal told
         values = real_training(cell.config, cell.root)
         if step is not None:

@@ -55,18 +55,26 @@ def report(name: str, parts: Sequence[Part], group_by: str | None, metric: str |
     return values | _by_part(name, parts, group_by, [metric for metric in metrics if _has_groups(metric)])
 
 
-def per_query(parts: Sequence[Part]) -> dict[str, float]:
-    """Query id to nDCG@10, or an empty dict for a task without queries.
+def per_query(parts: Sequence[Part]) -> dict[str, dict[str, float]]:
+    """Metric to query id to value, or an empty dict for a task without queries.
 
     When there is more than one part, what differs between them stands before the id: `split/id`, `subset/id`, ...
     """
     fields: list[Callable[[Part], str]] = [lambda part: part.task, lambda part: part.subset, lambda part: part.split]
     differing = [field for field in fields if len({field(part) for part in parts}) > 1]
-    return {
-        "/".join([*(field(part) for field in differing), query]): round(score, _DIGITS)
-        for part in parts
-        for query, score in part.scores.get(PER_QUERY, {}).items()
-    }
+    values: dict[str, dict[str, float]] = {}
+    for part in parts:
+        before = [field(part) for field in differing]
+        for metric, scores in _by_query(part).items():
+            named = {"/".join([*before, query]): round(score, _DIGITS) for query, score in scores.items()}
+            values.setdefault(metric, {}).update(named)
+    return values
+
+
+def _by_query(part: Part) -> Mapping[str, Mapping[str, float]]:
+    """A part's own; result files of before held NDCG@10 alone, by the query's id."""
+    held = part.scores.get(PER_QUERY, {})
+    return held if all(isinstance(value, Mapping) for value in held.values()) else {"ndcg_at_10": held}
 
 
 def _mainly(name: str, part: Part, metric: str) -> Part:

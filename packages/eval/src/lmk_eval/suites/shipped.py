@@ -6,7 +6,7 @@ Each task says its split and subsets, and the metric that the paper reports for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from lmk_eval.suites.suite import Suite
@@ -84,56 +84,90 @@ def shipped_suite(name: str) -> Suite:
 @cache
 def _suites() -> Mapping[str, Suite]:
     suites = (
-        # Tables 1, 3, 6: "MSMarco, Dev", in domain.
-        _suite("msmarco-dev", "MS MARCO dev", _task("MSMARCO", "dev")),
-        # Tables 1, 3, 6: "BEIR (15)".
-        _suite("beir15", "BEIR (15)", *(_task(name, split) for name, split in BEIR)),
-        # Tables 1, 3, 6: "MTEBv2 (10)".
-        _suite("mteb-eng-v2-retrieval", "MTEB v2 (10)", *(_task(name) for name in MTEB_ENGLISH)),
-        # Tables 1 and 3: "MIRACL Dev", Table 6: "MIRACL-HN EN"; rows that both tables show carry one number.
-        _suite("miracl-en", "MIRACL", _task("MIRACLRetrievalHardNegatives", "dev", subsets="en")),
-        # Tables 2 and 5: "MIRACL (18)"; section 5, Multilingual: hard negatives.
+        _suite("msmarco-dev", "MS MARCO dev", 'tables 1, 3, 6: "MSMarco, Dev"; in domain', [_task("MSMARCO", "dev")]),
+        _suite(
+            "beir15",
+            "BEIR (15)",
+            'tables 1, 3, 6: "BEIR (15)"',
+            [_task(name, split) for name, split in BEIR],
+            "fifteen only with MS MARCO's own dev queries, though they are in domain: MTEB's BEIR counts them too",
+        ),
+        _suite(
+            "mteb-eng-v2-retrieval",
+            "MTEB v2 (10)",
+            'tables 1, 3, 6: "MTEBv2 (10)"',
+            [_task(name) for name in MTEB_ENGLISH],
+        ),
+        _suite(
+            "miracl-en",
+            "MIRACL",
+            'tables 1 and 3: "MIRACL Dev"; table 6: "MIRACL-HN EN"',
+            [_task("MIRACLRetrievalHardNegatives", "dev", subsets="en")],
+            "hard negatives under both names: rows that tables 1 and 6 share carry one number",
+        ),
         _suite(
             "miracl-hn-18",
             "MIRACL (18)",
-            _task("MIRACLRetrievalHardNegatives", "dev", subsets=MIRACL_LANGUAGES, group_by="subset"),
+            'tables 2 and 5: "MIRACL (18)"; section 5, Multilingual: hard negatives',
+            [_task("MIRACLRetrievalHardNegatives", "dev", subsets=MIRACL_LANGUAGES, group_by="subset")],
         ),
-        # Tables 1, 3, 6: "MLDR Test" and "MLDR EN".
-        _suite("mldr-en", "MLDR", _task("MultiLongDocRetrieval", subsets="en")),
-        # Tables 2, 4, 5: "MLDR (13)".
-        _suite("mldr-13", "MLDR (13)", _task("MultiLongDocRetrieval", subsets=MLDR_LANGUAGES, group_by="subset")),
-        # Tables 1, 3, 6: "COIR (8)"; MTEB's CoIR has ten tasks, and the paper's evaluation script averages all of them.
+        _suite(
+            "mldr-en",
+            "MLDR",
+            'tables 1, 3, 6: "MLDR Test", "MLDR EN"',
+            [_task("MultiLongDocRetrieval", subsets="en")],
+        ),
+        _suite(
+            "mldr-13",
+            "MLDR (13)",
+            'tables 2, 4, 5: "MLDR (13)"',
+            [_task("MultiLongDocRetrieval", subsets=MLDR_LANGUAGES, group_by="subset")],
+            "the test split, as table 1 says of its English column",
+        ),
         _suite(
             "coir10",
             "CoIR (10)",
-            *(_task(name) for name in COIR_ONE_LANGUAGE),
-            *(_task(name, group_by="subset") for name in COIR_SIX_LANGUAGES),
+            'tables 1, 3, 6: "COIR (8)"',
+            [
+                *(_task(name) for name in COIR_ONE_LANGUAGE),
+                *(_task(name, group_by="subset") for name in COIR_SIX_LANGUAGES),
+            ],
+            "all ten tasks of MTEB's CoIR, which the paper's published evaluation script averages; coir8 has eight",
         ),
-        # The same column read literally: the eight tasks of one language each.
-        _suite("coir8", "CoIR (8)", *(_task(name) for name in COIR_ONE_LANGUAGE)),
-        # Every table: "LongEmbed (6), P@1 | NDCG@10"; needle and passkey are means over all eight lengths.
+        _suite(
+            "coir8",
+            "CoIR (8)",
+            'tables 1, 3, 6: "COIR (8)"',
+            [_task(name) for name in COIR_ONE_LANGUAGE],
+            "the paper does not name its eight: these are the tasks of one language each; coir10 has all",
+        ),
         _suite(
             "longembed",
             "LongEmbed (6)",
-            _task("LEMBNarrativeQARetrieval"),
-            _task("LEMBQMSumRetrieval"),
-            _task("LEMBSummScreenFDRetrieval", "validation"),
-            _task("LEMBWikimQARetrieval"),
-            _task("LEMBNeedleRetrieval", None, "precision_at_1", group_by="split"),
-            _task("LEMBPasskeyRetrieval", None, "precision_at_1", group_by="split"),
+            'every table: "LongEmbed (6), P@1 | NDCG@10"; section 5: at 32,768 tokens',
+            [
+                _task("LEMBNarrativeQARetrieval"),
+                _task("LEMBQMSumRetrieval"),
+                _task("LEMBSummScreenFDRetrieval", "validation"),
+                _task("LEMBWikimQARetrieval"),
+                _task("LEMBNeedleRetrieval", None, "precision_at_1", group_by="split"),
+                _task("LEMBPasskeyRetrieval", None, "precision_at_1", group_by="split"),
+            ],
+            "P@1 for needle and passkey, each the mean over all eight lengths, as the paper's published script has it",
         ),
-        # Tables 2, 4, 5: "M-Eurlex (23), F1"; macro-F1 (section 5, Multilingual).
         _suite(
             "multieurlex-23",
             "MultiEURLEX (23)",
-            _task("MultiEURLEXMultilabelClassification", "test", "f1", subsets=EURLEX_LANGUAGES, group_by="subset"),
+            'tables 2, 4, 5: "M-Eurlex (23), F1"; section 5, Multilingual',
+            [_task("MultiEURLEXMultilabelClassification", "test", "f1", subsets=EURLEX_LANGUAGES, group_by="subset")],
+            "macro-F1 of MTEB's nearest-neighbour probe over the whole test split: its task's first version, not .v2",
         ),
     )
     return {suite.name: suite for suite in suites}
 
 
-def _suite(name: str, title: str, *tasks: Task) -> Suite:
-    return Suite(name=name, title=title, tasks=tasks)
+def _suite(name: str, title: str, source: str, tasks: Sequence[Task], assumed: str | None = None) -> Suite:
+    return Suite(name=name, title=title, source=source, assumed=assumed, tasks=tuple(tasks))
 
 
 def _task(

@@ -13,7 +13,10 @@ from lmk_eval.suites.task import Task
 
 
 class Suite(BaseModel):
-    """A named list of tasks. Frozen; unknown keys, no tasks, and two tasks of one name are errors."""
+    """A named list of tasks. Frozen; unknown keys, no tasks, and two tasks of one name are errors.
+
+    The suite's figure is the mean of its tasks' main scores, and a task's the mean over its splits and subsets.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -21,6 +24,10 @@ class Suite(BaseModel):
     """A safe part of a path."""
     title: str | None = Field(default=None, json_schema_extra={"identity": "transient"})
     """How tables and reports call the suite; the name unless said."""
+    source: str | None = Field(default=None, json_schema_extra={"identity": "transient"})
+    """Where the paper says what the suite is."""
+    assumed: str | None = Field(default=None, json_schema_extra={"identity": "transient"})
+    """What the source leaves open, how it was decided, and why."""
     tasks: tuple[Task, ...]
     """At least one task; each name once (upper and lower case are the same name)."""
 

@@ -7,10 +7,26 @@ from lmk_eval.tasks.folder import FolderData, Query, TaskDataError, fingerprint,
 
 if TYPE_CHECKING:
     from lmk_eval.tasks.local import LocalRetrieval
-    from lmk_eval.tasks.opening import open_task
+    from lmk_eval.tasks.opening import DataMissing, load_task, open_task
 
-__all__ = ["FolderData", "LocalRetrieval", "Query", "TaskDataError", "fingerprint", "open_task", "read_folder"]
+__all__ = [
+    "DataMissing",
+    "FolderData",
+    "LocalRetrieval",
+    "Query",
+    "TaskDataError",
+    "fingerprint",
+    "load_task",
+    "open_task",
+    "read_folder",
+]
 
 __getattr__, __dir__ = lazy_exports(
-    __name__, {"LocalRetrieval": "lmk_eval.tasks.local", "open_task": "lmk_eval.tasks.opening"}
+    __name__,
+    {
+        "DataMissing": "lmk_eval.tasks.opening",
+        "LocalRetrieval": "lmk_eval.tasks.local",
+        "load_task": "lmk_eval.tasks.opening",
+        "open_task": "lmk_eval.tasks.opening",
+    },
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,45 @@ def read_folder(folder: str | Path, split: str = "test") -> FolderData:
         TaskDataError: on a missing file, a line that can't be read, an id that stands twice or doesn't exist,
             or a split in which nothing is relevant.
     """
-    corpus, queries_path, qrels = _files(Path(folder), split)
+    corpus, _, _ = _files(Path(folder), split)
+    asked = read_queries(folder, split)
     documents: dict[str, tuple[str, str]] = {}
-    for line, key, record in _records(corpus):
+    for line, key, title, text in read_documents(corpus):
         _new(key, documents, f"{corpus}:{line}")
-        documents[key] = (
-            _text(record, "title", f"{corpus}:{line}", optional=True),
-            _text(record, "text", f"{corpus}:{line}"),
-        )
+        documents[key] = (title, text)
+    asked.check_documents(documents, len(documents))
+    return FolderData(documents, asked.queries, asked.relevant)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The queries of a split and what is relevant for them, before the corpus was looked at."""
+
+    queries: Mapping[str, Query]
+    """As in `FolderData`."""
+    relevant: Mapping[str, Mapping[str, int]]
+    """As in `FolderData`."""
+    places: Mapping[str, str]
+    """The id of every judged document to the file and line that names it first."""
+
+    def check_documents(self, held: Container[str], documents: int) -> None:
+        """See that every judged document is held by the corpus.
+
+        Raises:
+            TaskDataError: one is not; the message names the line of the judgement.
+        """
+        for document, where in self.places.items():
+            if document not in held:
+                raise TaskDataError(f"{where}: corpus-id {document!r} is not in corpus.jsonl ({documents} documents)")
+
+
+def read_queries(folder: str | Path, split: str = "test") -> Asked:
+    """Everything of a split but its corpus. Queries without a relevant document in it are left out.
+
+    Raises:
+        TaskDataError: as `read_folder`.
+    """
+    _, queries_path, qrels = _files(Path(folder), split)
     queries: dict[str, Query] = {}
     for line, key, record in _records(queries_path):
         where = f"{queries_path}:{line}"
@@ -67,13 +98,24 @@ def read_folder(folder: str | Path, split: str = "test") -> FolderData:
         if not isinstance(metadata, dict | None):
             raise TaskDataError(f"{where}: key 'metadata' is {_kind(metadata)}, must be an object")
         queries[key] = Query(_text(record, "text", where), metadata or {}, line)
-    judged = _judgements(qrels, documents, queries)
+    judged, places = _judgements(qrels, queries)
     relevant = {query: scores for query, scores in judged.items() if any(score > 0 for score in scores.values())}
     if not relevant:
         raise TaskDataError(
             f"{qrels}: no relevant document (score above 0) for any query; found {len(judged)} judged queries"
         )
-    return FolderData(documents, {key: query for key, query in queries.items() if key in relevant}, relevant)
+    return Asked({key: query for key, query in queries.items() if key in relevant}, relevant, places)
+
+
+def read_documents(corpus: Path) -> Iterator[tuple[int, str, str, str]]:
+    """Line, id, title and text of every document of a corpus, one at a time. An id may stand twice.
+
+    Raises:
+        TaskDataError: on a line that can't be read.
+    """
+    for line, key, record in _records(corpus):
+        where = f"{corpus}:{line}"
+        yield line, key, _text(record, "title", where, optional=True), _text(record, "text", where)
 
 
 def fingerprint(folder: str | Path, split: str = "test") -> str:
@@ -137,8 +179,10 @@ def _records(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         yield number, str(key), record
 
 
-def _judgements(path: Path, documents: Mapping[str, Any], queries: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+def _judgements(path: Path, queries: Mapping[str, Any]) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+    """Query id to document id to score, and the first place of every document."""
     judged: dict[str, dict[str, int]] = {}
+    places: dict[str, str] = {}
     lines = _lines(path)
     number, header = next(lines, (1, ""))
     if tuple(part.strip() for part in header.split("\t")) != QRELS_HEADER:
@@ -153,12 +197,11 @@ def _judgements(path: Path, documents: Mapping[str, Any], queries: Mapping[str, 
             raise TaskDataError(f"{where}: score is {score!r}, must be a whole number")
         if query not in queries:
             raise TaskDataError(f"{where}: query-id {query!r} is not in queries.jsonl ({len(queries)} queries)")
-        if document not in documents:
-            raise TaskDataError(f"{where}: corpus-id {document!r} is not in corpus.jsonl ({len(documents)} documents)")
+        places.setdefault(document, where)
         known = judged.setdefault(query, {}).setdefault(document, int(score))
         if known != int(score):
             raise TaskDataError(f"{where}: {query!r} and {document!r} are judged twice: {known} before, now {score}")
-    return judged
+    return judged, places
 
 
 def _new(key: str, known: Mapping[str, Any], where: str) -> None:

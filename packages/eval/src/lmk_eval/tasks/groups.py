@@ -7,22 +7,27 @@ from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any
 
-from lmk_eval.tasks.folder import FolderData, TaskDataError
+from lmk_eval.tasks.folder import Query, TaskDataError
 
 PER_QUERY = "per_query"
-"""The key under which a task's scores, and so MTEB's result file, hold {query id: ndcg_at_10}."""
+"""The key under which a task's scores, and so MTEB's result file, hold {metric: {query id: value}}."""
 
-# Our names of the metrics given by group, and how pytrec_eval calls them for one query.
+# Our names of the metrics given by group and by query, and how pytrec_eval calls them for one query.
 GROUPED_METRICS = {"ndcg_at_10": "ndcg_cut_10", "precision_at_1": "P_1", "recall_at_10": "recall_10"}
 
 
-def per_query_scores(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """What is added to a task's scores so that its result file keeps each query's nDCG@10.
+def per_query_scores(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, dict[str, float]]]:
+    """What is added to a task's scores so that its result file keeps each query's own.
 
     Args:
         scores: query id to pytrec_eval metric to value, as MTEB hands them to `task_specific_scores`.
     """
-    return {PER_QUERY: {query: float(values["ndcg_cut_10"]) for query, values in scores.items()}}
+    return {
+        PER_QUERY: {
+            ours: {query: float(values[theirs]) for query, values in scores.items()}
+            for ours, theirs in GROUPED_METRICS.items()
+        }
+    }
 
 
 def group_scores(scores: Mapping[str, Mapping[str, float]], groups: Mapping[str, str], key: str) -> dict[str, float]:
@@ -61,11 +66,11 @@ def sorted_values(values: Iterable[str]) -> list[str]:
     return sorted(values, key=order)
 
 
-def query_groups(data: FolderData, key: str, where: str) -> dict[str, str]:
+def query_groups(queries: Mapping[str, Query], key: str, where: str) -> dict[str, str]:
     """Query id to the value of its metadata key, as text. Queries without the key (or with null) are left out.
 
     Args:
-        data: the split.
+        queries: those of the split.
         key: the metadata key.
         where: the file of the queries, for messages.
 
@@ -73,7 +78,7 @@ def query_groups(data: FolderData, key: str, where: str) -> dict[str, str]:
         TaskDataError: if no query has the key, or a value is a list or an object.
     """
     groups = {}
-    for query_id, query in data.queries.items():
+    for query_id, query in queries.items():
         value = query.metadata.get(key)
         if isinstance(value, dict | list):
             raise TaskDataError(
@@ -83,7 +88,7 @@ def query_groups(data: FolderData, key: str, where: str) -> dict[str, str]:
         if value is not None:
             groups[query_id] = _value(value)
     if not groups:
-        found = sorted({name for query in data.queries.values() for name in query.metadata})
+        found = sorted({name for query in queries.values() for name in query.metadata})
         raise TaskDataError(
             f"{where}: no scored query has the metadata key {key!r} of group_by; "
             f"keys found: {', '.join(found) or 'none'}"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 from mteb.abstasks import AbsTaskRetrieval
+from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from lmk_eval.suites import check_name
-from lmk_eval.tasks.folder import fingerprint, read_folder
+from lmk_eval.tasks.folder import Query, fingerprint, read_folder, read_queries
 from lmk_eval.tasks.groups import group_scores, per_query_scores, query_groups
+from lmk_eval.tasks.large import LARGE_BYTES, map_corpus
 
 
 class LocalRetrieval(AbsTaskRetrieval):
@@ -36,7 +39,8 @@ class LocalRetrieval(AbsTaskRetrieval):
         self.folder = Path(folder)
         self.group_by = group_by
         self.groups: dict[str, str] = {}
-        self._metadata = _metadata(check_name(name, "task name"), fingerprint(self.folder, split), split, group_by)
+        revision = fingerprint(self.folder, split)
+        self._metadata = local_metadata(name, revision, [split], group_by, "A local folder in the BEIR layout")
         super().__init__(**kwargs)
 
     # A property, since every folder is a task of its own and MTEB drops an instance's `metadata` when it unloads data.
@@ -54,50 +58,76 @@ class LocalRetrieval(AbsTaskRetrieval):
         if self.data_loaded:
             return
         (split,) = self.eval_splits
-        data = read_folder(self.folder, split)
+        data, queries = folder_data(self.folder, split)
         if self.group_by is not None:
-            self.groups = query_groups(data, self.group_by, str(self.folder / "queries.jsonl"))
-        corpus = {
-            "id": list(data.documents),
-            "title": [title for title, _ in data.documents.values()],
-            "text": [text for _, text in data.documents.values()],
-        }
-        queries = {"id": list(data.queries), "text": [query.text for query in data.queries.values()]}
-        self.dataset = {
-            "default": {
-                split: {
-                    "corpus": Dataset.from_dict(corpus),
-                    "queries": Dataset.from_dict(queries),
-                    "relevant_docs": {query: dict(scores) for query, scores in data.relevant.items()},
-                    "top_ranked": None,
-                }
-            }
-        }
+            self.groups = query_groups(queries, self.group_by, str(self.folder / "queries.jsonl"))
+        self.dataset = {"default": {split: data}}
         self.dataset_transform(num_proc=num_proc)
         self.data_loaded = True
 
     def task_specific_scores(self, scores: dict[str, dict[str, float]], *_: Any, **__: Any) -> dict[str, Any]:
-        """MTEB's hook: each query's nDCG@10, and the means of MTEB's per-query scores by group."""
+        """MTEB's hook: each query's scores, and the means of MTEB's per-query scores by group."""
         added: dict[str, Any] = per_query_scores(scores)
         if self.group_by is not None:
             added.update(group_scores(scores, self.groups, self.group_by))
         return added
 
 
-def _metadata(name: str, revision: str, split: str, group_by: str | None) -> TaskMetadata:
-    # MTEB names a result file by the task alone. None of its own names begins so: the two never share a file.
-    known_as = f"local.{name}"
+def folder_data(folder: Path, split: str) -> tuple[RetrievalSplitData, Mapping[str, Query]]:
+    """One split of a folder as MTEB wants it, and its queries. A large corpus stays on disk.
+
+    Raises:
+        TaskDataError: naming file, line and key of what can't be read.
+    """
+    revision = fingerprint(folder, split)
+    documents: Dataset | Mapping[str, tuple[str, str]]
+    if (folder / "corpus.jsonl").stat().st_size >= LARGE_BYTES:
+        asked = read_queries(folder, split)
+        documents, queries, relevant = (
+            map_corpus(folder / "corpus.jsonl", revision, asked),
+            asked.queries,
+            asked.relevant,
+        )
+    else:
+        data = read_folder(folder, split)
+        documents, queries, relevant = data.documents, data.queries, data.relevant
+    return split_data(documents, {key: query.text for key, query in queries.items()}, relevant), queries
+
+
+def split_data(
+    documents: Dataset | Mapping[str, tuple[str, str]],
+    queries: Mapping[str, str],
+    relevant: Mapping[str, Mapping[str, int]],
+) -> RetrievalSplitData:
+    """One split as MTEB wants it, from id to (title, text), id to text, and query id to document id to score."""
+    if not isinstance(documents, Dataset):
+        titles, texts = ([pair[place] for pair in documents.values()] for place in (0, 1))
+        documents = Dataset.from_dict({"id": list(documents), "title": titles, "text": texts})
+    return {
+        "corpus": documents,
+        "queries": Dataset.from_dict({"id": list(queries), "text": list(queries.values())}),
+        "relevant_docs": {query: dict(scores) for query, scores in relevant.items()},
+        "top_ranked": None,
+    }
+
+
+def local_metadata(
+    name: str, revision: str, splits: Sequence[str], group_by: str | None, description: str, *, labels: bool = False
+) -> TaskMetadata:
+    """The description of a task on the user's own files, a retrieval or (``labels``) a multilabel classification."""
+    check_name(name, "task name")
     # The groups are part of what a result file holds, so they are part of what it is a result of.
     if group_by is not None:
         revision = f"{revision}+{group_by}"
     return TaskMetadata(
-        name=known_as,
-        type="Retrieval",
-        category="t2t",
+        # MTEB names a result file by the task alone. None of its own names begins so: the two never share a file.
+        name=f"local.{name}",
+        type="MultilabelClassification" if labels else "Retrieval",
+        category="t2c" if labels else "t2t",
         modalities=["text"],
-        eval_splits=[split],
-        eval_langs=["und-Zyyy"],  # undetermined language and script: a folder may hold any
-        main_score="ndcg_at_10",
+        eval_splits=list(splits),
+        eval_langs=["und-Zyyy"],  # undetermined language and script: own files may hold any
+        main_score="f1" if labels else "ndcg_at_10",
         dataset={"path": f"local/{name}", "revision": revision},
-        description="A local folder in the BEIR layout",
+        description=description,
     )

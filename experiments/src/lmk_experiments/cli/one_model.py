@@ -1,0 +1,104 @@
+"""What ``lmk evaluate`` needs to know of its model and its suite before anything heavy is imported."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lmk_core.pooling import PoolingConfig
+    from lmk_eval.suites import Suite
+
+
+def revision(weights: str | None, pooling: PoolingConfig | None, max_length: int) -> str:
+    """What tells the results of one reading of these weights from all others."""
+    read_as = {"pooling": pooling and pooling.to_dict(), "max_length": max_length}
+    return hashlib.sha256(json.dumps([weights, read_as], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def reading_name(pooling: PoolingConfig) -> str:
+    """A short name for a reading, a safe part of a path: ``landmark-32``, ``multi_cls-128``, ``cls``."""
+    kind, *rest = pooling.to_dict().values()
+    parts = [str(part) for value in rest for part in (value if isinstance(value, list | tuple) else [value])]
+    return "-".join([str(kind), *(part for part in parts if part not in ("cut", "None"))])
+
+
+def saved_pooling(model: str) -> PoolingConfig | None:
+    """The pooling that a saved model remembers; None where it has none, or there is no such model."""
+    from lmk_core.embedder.saving import read_config
+
+    try:
+        saved = read_config(str(Path(model).expanduser()) if Path(model).expanduser().exists() else model)
+    except (OSError, ValueError):
+        return None
+    return None if saved is None else saved.pooling
+
+
+def find_suite(name: str, split: str, group_by: str | None) -> Suite:
+    """The shipped suite of this name, one of a local folder, or the one that a YAML file writes out.
+
+    Raises:
+        ValueError: there is none; the message lists the shipped ones.
+    """
+    from lmk_eval.suites import Suite, shipped_suite, shipped_suites
+    from lmk_experiments.configs import explain
+
+    place = Path(name).expanduser().resolve()
+    if place.is_dir():
+        return Suite.from_folder(place.name, place, split=split, group_by=group_by)
+    if place.is_file() and place.suffix in (".yaml", ".yml"):
+        return _written_out(place)
+    if name in shipped_suites():
+        return shipped_suite(name)
+    raise ValueError(f"--suite {name}: no such folder or file, and no such suite; {explain(name, shipped_suites())}")
+
+
+def _written_out(file: Path) -> Suite:
+    from pydantic import ValidationError
+
+    from lmk_eval.suites import Suite
+    from lmk_experiments.configs import YamlError, read_yaml
+
+    try:
+        suite = Suite.model_validate(read_yaml(file.read_text(encoding="utf-8"))[0])
+    except (YamlError, ValidationError) as error:
+        raise ValueError(f"{file}: {error}") from None
+    moved: list[Any] = []
+    for task in suite.tasks:
+        own = task.local
+        moved.append(task if own is None else task.moved(str((file.parent / Path(own).expanduser()).resolve())))
+    return suite.model_copy(update={"tasks": tuple(moved)})
+
+
+def check_model(model: str, reading: PoolingConfig | None) -> None:
+    """See that there is a model, and that it is known how to read it.
+
+    Raises:
+        ValueError: no such folder or model, a folder without a model, or one that needs ``--pooling``.
+    """
+    from lmk_core.embedder.saving import find_file, read_config
+    from lmk_experiments.grids.identity import is_local
+    from lmk_experiments.grids.local import check_model_folder
+
+    local = Path(model).expanduser()
+    if local.exists():
+        check_model_folder(local)
+        name = str(local)
+    else:
+        name = model
+        try:
+            found = None if is_local(model) else find_file(model, "config.json")
+        except (OSError, ValueError):  # not a name that a model of the hub could have
+            found = None
+        if found is None:
+            raise ValueError(
+                f"{model}: there is no such folder here, and no model of this name on the hub "
+                "(without a network: in its cache)"
+            )
+    if reading is None and read_config(name) is None:
+        raise ValueError(
+            f"{model}: the model does not say how it is pooled; say it, "
+            "for example --pooling '{kind: landmark, granularity: 32}'"
+        )
