@@ -7,12 +7,10 @@ import random
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lmk_core import Embedder, PoolingConfig, PoolingConfigError
 from lmk_core.embedder import encoding
-from lmk_core.embedder.encoding import text_windows, token_batches
+from lmk_core.embedder.encoding import text_windows
 
 EVERY_KIND = [
     PoolingConfig("cls"),
@@ -57,8 +55,9 @@ def test_many_texts_in_windows(tiny_model_folder, texts_of, monkeypatch):
     expected = embedder.encode(texts)
     monkeypatch.setattr(encoding, "_WINDOW_TEXTS", 7)
     monkeypatch.setattr(encoding, "_WINDOW_CHARACTERS", 500)
-    assert len(list(text_windows(texts))) > 8
-    assert [index for window in text_windows(texts) for index in window] == list(range(64))
+    order = np.arange(64)[::-1]
+    assert len(list(text_windows(texts, order))) > 8
+    assert [index for window in text_windows(texts, order) for index in window] == order.tolist()
     np.testing.assert_allclose(embedder.encode(texts), expected, atol=1e-5)
 
 
@@ -67,13 +66,13 @@ def test_landmarks_of_many_texts_in_windows(tiny_model_folder, texts_of, monkeyp
     texts = mixed_texts(texts_of)
     expected = embedder.encode_landmarks(texts)
     monkeypatch.setattr(encoding, "_WINDOW_TEXTS", 7)
-    laid_out, real = [], embedder.tokenizer.layouts
+    laid_out, real = [], embedder.tokenizer.tokenize
 
-    def layouts(part, **options):
+    def tokenize(part, **options):
         laid_out.append(len(part))
         return real(part, **options)
 
-    monkeypatch.setattr(embedder.tokenizer, "layouts", layouts)
+    monkeypatch.setattr(embedder.tokenizer, "tokenize", tokenize)
     found = embedder.encode_landmarks(texts)
     assert laid_out == [7] * 9 + [1]
     assert [spans for _, spans in found] == [spans for _, spans in expected]
@@ -82,16 +81,6 @@ def test_landmarks_of_many_texts_in_windows(tiny_model_folder, texts_of, monkeyp
     assert embedder.encode_landmarks([]) == []
     with pytest.raises(TypeError, match="expected a list of strings"):
         embedder.encode_landmarks("one text")
-
-
-@given(lengths=st.lists(st.integers(1, 100), max_size=50), batch_tokens=st.integers(1, 300))
-def test_token_batches(lengths, batch_tokens):
-    batches = list(token_batches(lengths, batch_tokens))
-    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
-    for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= batch_tokens
-    longest = [lengths[index] for batch in batches for index in batch]
-    assert longest == sorted(lengths, reverse=True)
 
 
 def test_no_text_and_one_string(tiny_model_folder, capfd):

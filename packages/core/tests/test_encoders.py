@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
-from lmk_core import PooledEncoder, PoolingConfig, load_encoder
+from lmk_core import Embedder, PooledEncoder, PoolingConfig, load_encoder
 from lmk_core.encoders import EncoderError
 from lmk_core.encoders.causal import why_causal
 from lmk_core.encoders.loading import max_positions
@@ -55,9 +55,6 @@ def test_why_causal(config, causal):
 def test_checkpoints_that_cannot_be_loaded_right(tmp_path, tiny_model_folder):
     new = tmp_path / "new"
     new.mkdir()
-    (new / "config.json").write_text(json.dumps({"model_type": "new", "auto_map": {"AutoModel": "x--y.NewModel"}}))
-    with pytest.raises(EncoderError, match="must be converted"):
-        load_encoder(new)
     (new / "config.json").write_text(json.dumps({"model_type": "t5", "is_encoder_decoder": True}))
     with pytest.raises(EncoderError, match="encoder-decoder"):
         load_encoder(new, causal_ok=True)
@@ -76,6 +73,29 @@ def test_checkpoints_that_cannot_be_loaded_right(tmp_path, tiny_model_folder):
         load_encoder(pickled)
     with pytest.raises(EncoderError, match="dtype: 'float99'"):
         load_encoder(tiny_model_folder, dtype="float99")
+
+
+def test_weights_of_another_shape_are_refused(tmp_path, tiny_model_folder):
+    folder = shutil.copytree(tiny_model_folder, tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 32}))
+    with pytest.raises(
+        EncoderError, match=r"has another shape of 6 weights, which would be random: layers\.0\.mlp\.Wi"
+    ):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("name", ["./out/modle", "out/best/modle", "../modle", "/nowhere/modle", "a model", "~/modle"])
+def test_a_folder_that_is_not_there(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wanted = f"{name}: there is no such folder (looked for in {tmp_path}), and no model of the Hugging Face Hub can"
+    for load in (load_encoder, lambda path: Embedder.from_pretrained(path, "landmark")):
+        with pytest.raises(EncoderError) as caught:
+            load(name)
+        assert str(caught.value).startswith(wanted)
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(EncoderError, match=r"model\.bin: is a file, not a model's folder"):
+        load_encoder("model.bin")
 
 
 def test_a_masked_language_model_loads_without_its_pooler(tmp_path):

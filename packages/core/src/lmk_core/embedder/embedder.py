@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from tqdm import tqdm
 from transformers import AutoTokenizer
 
-from lmk_core.embedder.encoding import LandmarkVectors, embed_layouts, evaluating, landmark_vectors, text_windows
-from lmk_core.embedder.saving import (
-    ForOthers,
-    SavedConfig,
-    read_config,
-    read_reduction,
-    read_saved_prompts,
-    write_model,
-)
+from lmk_core.embedder.choosing import refuse_loss, saved_splitter, wanted_pooling
+from lmk_core.embedder.encoding import LandmarkVectors, read_vectors, split_landmarks
+from lmk_core.embedder.files import VectorFile, model_digest
+from lmk_core.embedder.options import EncodeOptions, Job, check_options
+from lmk_core.embedder.saving import ForOthers, read_config, read_reduction, read_saved_prompts, write_model
 from lmk_core.encoders import PooledEncoder, load_encoder
-from lmk_core.encoders.loading import max_positions
+from lmk_core.encoders.loading import max_positions, refuse_unknown_place
 from lmk_core.layouts import PoolingTokenizer
-from lmk_core.layouts.sentences import SentenceSplitter, SentenceSplitterError, splitter_from_text
-from lmk_core.layouts.tokenizer import checked_texts
+from lmk_core.layouts.sentences import SentenceSplitter
 from lmk_core.pooling import PoolingConfig, PoolingConfigError
 from lmk_core.pooling.config import Granularity, Overflow
+from lmk_core.texts.reading import Text, checked_prompts, checked_texts_and_pairs
 
 DEFAULT_MAX_LENGTH = 512
 
@@ -39,8 +36,7 @@ class Embedder:
     Attributes:
         module: the `PooledEncoder`, to train or to call on batches of ``tokenizer``.
         tokenizer: the `PoolingTokenizer`.
-        prompts: texts to put before others, by name; saved with the model, for Sentence Transformers. `encode` puts
-            none.
+        prompts: by name, saved with the model. `encode` puts none before texts but the one that it is given.
     """
 
     def __init__(
@@ -110,22 +106,22 @@ class Embedder:
             ValueError: if ``max_length`` is below 2 or beyond the model's table of positions.
         """
         name = str(name_or_path)
+        refuse_unknown_place(name)
         saved = read_config(name, revision)
-        wanted = _wanted_pooling(name, saved, pooling, granularity, overflow)
+        wanted = wanted_pooling(name, saved, pooling, granularity, overflow)
         if saved is not None:
-            _refuse_loss(name, saved.pooling, wanted)
+            refuse_loss(name, saved.pooling, wanted)
         if max_length is None:
             max_length = DEFAULT_MAX_LENGTH if saved is None else saved.max_length
         module = PooledEncoder(load_encoder(name, dtype=dtype, revision=revision, causal_ok=causal_ok), wanted)
         hf_tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
-        splitter = sentence_splitter or _saved_splitter(name, saved, wanted)
+        splitter = sentence_splitter or saved_splitter(name, saved, wanted)
         tokenizer = PoolingTokenizer(hf_tokenizer, wanted, max_length, splitter)
         if saved is not None and saved.pooling == wanted:
             read_reduction(name, module, revision)
         _check_length(module, max_length)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        prompts = None if saved is None else read_saved_prompts(name, revision)
-        return cls(module.eval().to(device), tokenizer, prompts)
+        return cls(module.eval().to(device), tokenizer, read_saved_prompts(name, revision) if saved else None)
 
     def with_pooling(self, pooling: PoolingConfig) -> Embedder:
         """Read the same weights (shared, not copied) in another way.
@@ -133,7 +129,7 @@ class Embedder:
         Raises:
             PoolingConfigError: if one of the two strategies has trained parameters that the other has not.
         """
-        _refuse_loss("this model", self.pooling, pooling)
+        refuse_loss("this model", self.pooling, pooling)
         if pooling.kind == "latent_attention" and self.pooling.kind != "latent_attention":
             raise PoolingConfigError(
                 "this model has no trained latents; load it with pooling='latent_attention'", "kind"
@@ -146,123 +142,152 @@ class Embedder:
         """Read the same weights (shared, not copied) with other chunks."""
         return self.with_pooling(self.pooling.with_granularity(granularity))
 
+    @overload
     def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        max_length: int | None = None,
-        batch_tokens: int = 16384,
-        show_progress: bool = False,
-    ) -> NDArray[np.float32]:
+        self, texts: Sequence[Text], *, output: Literal["numpy"] = "numpy", **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32]: ...
+    @overload
+    def encode(
+        self, texts: Sequence[Text], *, output: Literal["torch"], **options: Unpack[EncodeOptions]
+    ) -> Tensor: ...
+    def encode(
+        self, texts: Sequence[Text], *, output: str = "numpy", **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32] | Tensor:
         """Embed texts: float32 [n, dim], each of length 1, in the order given. No text gives [0, dim].
 
         Args:
-            texts: a list of texts.
-            max_length: instead of the model's own.
-            batch_tokens: of a batch at most, padding included. It changes memory and speed, not the result.
-            show_progress: a progress bar on stderr.
+            texts: a list of texts (or of pairs of texts that become one vector each).
+            output: "numpy", or "torch" for a tensor on the CPU.
+            options: see `EncodeOptions`.
 
         Raises:
-            TypeError: if ``texts`` is a single string.
-            ValueError: if ``max_length`` is below 2 or beyond the model's table of positions.
+            TypeError: if ``texts`` is a single string, or an option is not known.
+            ValueError: if ``max_length`` is below 2 or beyond the model's table of positions, or another option is
+                out of its range.
         """
-        texts = checked_texts(texts)
-        _check_length(self.module, self.max_length if max_length is None else max_length)
-        out = np.zeros((len(texts), self.dim), dtype=np.float32)
-        with evaluating(self.module), _progress(len(texts), show_progress) as bar:
-            for window in text_windows(texts):
-                layouts = self.tokenizer.layouts(texts[window.start : window.stop], max_length=max_length)
-                for indices, vectors in embed_layouts(self.module, self.tokenizer, layouts, batch_tokens, self.device):
-                    out[np.asarray(indices) + window.start] = vectors
-                    bar.update(len(indices))
+        if output not in ("numpy", "torch"):
+            raise ValueError(f"output: {output!r}; valid: numpy, torch")
+        (vectors,) = self.encode_readings(texts, [self.pooling], **options)
+        return torch.from_numpy(vectors) if output == "torch" else vectors
+
+    def encode_readings(
+        self, texts: Sequence[Text], readings: Sequence[PoolingConfig], **options: Unpack[EncodeOptions]
+    ) -> list[NDArray[np.float32]]:
+        """Embed texts in several ways with the same weights, and tokenize them once: for each way what `encode` gives.
+
+        Raises:
+            PoolingConfigError: if a reading would lose trained parameters, as in `with_pooling`.
+            TypeError: as `encode`.
+            ValueError: as `encode`.
+        """
+        given = checked_texts_and_pairs(texts)
+        if not readings:
+            return []
+        job = self._job(readings, options, len(given))
+        out = [np.zeros((len(given), job.dim), dtype=np.float32) for _ in readings]
+        with job.running() as runs, _progress(len(given) * len(readings), 0, options) as bar:
+            for number, indices, _, vectors in read_vectors(runs, job.readings, given, bar.update):
+                out[number][indices] = vectors
         return out
 
-    def encode_landmarks(
-        self, texts: Sequence[str], *, max_length: int | None = None, batch_tokens: int = 16384
-    ) -> list[LandmarkVectors]:
+    def encode_to_file(
+        self, texts: Iterable[Text], file: str | Path, **options: Unpack[EncodeOptions]
+    ) -> NDArray[np.float32]:
+        """Embed more texts than fit in memory, into a ``.npy`` file that comes back memory-mapped and read-only.
+
+        Stopped, by a kill too, it goes on with the same call: finished shards are kept, after a look whether the texts
+        and the model are still those. A finished file is opened again.
+
+        Args:
+            texts: anything that can be gone through once, a generator too; it must give the same texts again to go on.
+            file: where the vectors go; ``FILE.json`` beside it is the record of what is finished.
+            options: see `EncodeOptions`; ``prompt`` is one for all texts.
+
+        Raises:
+            VectorFileError: if the file is of other texts, another model or other options, or not ours.
+            TypeError: as `encode`.
+            ValueError: as `encode`.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise TypeError(f"texts: expected many strings, found one {type(texts).__name__}; pass [text]")
+        if not isinstance(options.get("prompt"), str | None):
+            raise TypeError("prompt: one for all texts is wanted here, not a list")
+        job = self._job([self.pooling], options, 0)
+        store = VectorFile(Path(file), job.dim, self._settings(options))
+        total = len(texts) if isinstance(texts, Sized) else None
+        shards = store.unfinished(iter(texts))
+        first = next(shards, None)
+        if first is None:
+            if store.done:
+                return store.open()
+            with store.writing():
+                return store.finish()
+        with store.writing() as add, job.running() as runs, _progress(total, store.rows, options) as bar:
+            for shard in chain([first], shards):
+                part = checked_texts_and_pairs(shard)
+                rows = np.zeros((len(part), job.dim), dtype=np.float32)
+                for _, indices, _, vectors in read_vectors(runs, job.readings, part, bar.update):
+                    rows[indices] = vectors
+                add(shard, rows)
+            return store.finish()
+
+    def encode_landmarks(self, texts: Sequence[Text], **options: Unpack[EncodeOptions]) -> list[LandmarkVectors]:
         """Each text's landmarks: their vectors [landmarks, dim] and the characters (start, end) each one closes.
 
         The vectors are not normalised: their mean, normalised, is what `encode` gives. Text behind the last landmark
         (overflow "cut") is in no span.
 
         Raises:
-            TypeError: if ``texts`` is a single string.
-            ValueError: if the pooling is not landmark, or ``max_length`` is wrong as in `encode`.
+            TypeError: as `encode`.
+            ValueError: if the pooling is not landmark, or as in `encode`.
         """
-        texts = checked_texts(texts)
+        given = checked_texts_and_pairs(texts)
+        if self.pooling.kind != "landmark":
+            raise ValueError(f"landmarks: the pooling kind 'landmark' only has them, not {self.pooling.kind!r}")
+        job = self._job([self.pooling], options, len(given), landmarks=True)
+        found: dict[int, LandmarkVectors] = {}
+        with job.running() as runs, _progress(len(given), 0, options) as bar:
+            for _, indices, layouts, vectors in read_vectors(runs, job.readings, given, bar.update):
+                found.update(zip(indices.tolist(), split_landmarks(layouts, vectors), strict=True))
+        return [found[index] for index in range(len(given))]
+
+    def _job(
+        self, readings: Sequence[PoolingConfig], options: EncodeOptions, num_texts: int, *, landmarks: bool = False
+    ) -> Job:
+        """What is to be run, with every option checked."""
+        check_options(options, self.dim)
+        max_length = options.get("max_length")
         _check_length(self.module, self.max_length if max_length is None else max_length)
-        out: list[LandmarkVectors] = []
-        with evaluating(self.module):
-            for window in text_windows(texts):
-                part = texts[window.start : window.stop]
-                layouts = self.tokenizer.layouts(part, max_length=max_length, with_spans=True)
-                out += landmark_vectors(self.module, self.tokenizer, layouts, batch_tokens, self.device)
-        return out
+        checked_prompts(options.get("prompt"), num_texts)
+        modes = [self if pooling == self.pooling else self.with_pooling(pooling) for pooling in readings]
+        return Job.of([(mode.module, mode.tokenizer) for mode in modes], options, dim=self.dim, landmarks=landmarks)
+
+    def _settings(self, options: EncodeOptions) -> dict[str, Any]:
+        """Everything that decides what a text's vector is."""
+        return {
+            "model": model_digest(self.module, self.tokenizer.hf_tokenizer),
+            "pooling": self.pooling.to_dict(),
+            "max_length": options.get("max_length") or self.max_length,
+            "dim": options.get("dim") or self.dim,
+            "prompt": options.get("prompt"),
+            "include_prompt": options.get("include_prompt", True),
+            "bf16": options.get("bf16", False),
+        }
 
     def save_pretrained(
-        self,
-        folder: str | Path,
-        *,
-        training: Mapping[str, Any] | None = None,
-        card: Mapping[str, Any] | None = None,
+        self, folder: str | Path, *, training: Mapping[str, Any] | None = None, card: Mapping[str, Any] | None = None
     ) -> Path:
-        """Write the model where `from_pretrained` and Sentence Transformers read it, with a model card.
+        """Write the model where `from_pretrained` and Sentence Transformers read it, with a card; replace an old one.
 
         Args:
-            folder: is replaced as a whole, if it holds a saved model.
-            training: how it was trained, as plain JSON values, for the card.
-            card: for the card: ``name``, ``license``, ``base_model``, ``language``, ``datasets``, ``tags``.
+            folder: new, empty, or one that holds a saved model.
+            training: how it was trained, as plain JSON values; shown on the card.
+            card: ``name``, ``license``, ``base_model``, ``language``, ``datasets``, ``tags``, see `model_card`.
 
         Raises:
-            SavedModelError: if the folder holds something else than a saved model, or ``training`` or ``card`` cannot
-                be written.
+            SavedModelError: if the folder holds something else, or ``training`` or ``card`` cannot be written.
         """
         return write_model(folder, self.module, self.tokenizer, ForOthers(self.prompts, training, card))
-
-
-def _wanted_pooling(
-    name: str,
-    saved: SavedConfig | None,
-    pooling: str | PoolingConfig | None,
-    granularity: Granularity | list[int] | None,
-    overflow: Overflow | None,
-) -> PoolingConfig:
-    if isinstance(pooling, str):
-        # A saved model of the same kind keeps what is not said again.
-        same = saved is not None and saved.pooling.kind == pooling
-        wanted = saved.pooling if saved is not None and same else PoolingConfig.from_dict({"kind": pooling})
-    elif pooling is not None:
-        wanted = pooling
-    elif saved is not None:
-        wanted = saved.pooling
-    elif granularity is not None:
-        wanted = PoolingConfig("landmark")
-    else:
-        raise PoolingConfigError(f"{name}: no saved pooling; say which, for example pooling='landmark'", "kind")
-    if granularity is not None:
-        wanted = wanted.with_granularity(granularity)
-    return wanted if overflow is None else replace(wanted, overflow=overflow)
-
-
-def _saved_splitter(name: str, saved: SavedConfig | None, wanted: PoolingConfig) -> SentenceSplitter | None:
-    if saved is None or saved.sentence_splitter is None:
-        return None
-    try:
-        return splitter_from_text(saved.sentence_splitter, name)
-    except SentenceSplitterError:
-        # A package that is not installed is missed only where it is needed.
-        if wanted.granularity == "sentence":
-            raise
-        return None
-
-
-def _refuse_loss(name: str, trained: PoolingConfig, wanted: PoolingConfig) -> None:
-    """Trained latents must not be dropped or exchanged for random ones."""
-    if trained.kind == "latent_attention" and trained != wanted:
-        raise PoolingConfigError(
-            f"{name}: was trained with {trained.to_dict()}; reading it as {wanted.to_dict()} would lose its latents",
-            "kind",
-        )
 
 
 def _check_length(module: PooledEncoder, max_length: int) -> None:
@@ -271,5 +296,5 @@ def _check_length(module: PooledEncoder, max_length: int) -> None:
         raise ValueError(f"max_length: {max_length} is beyond the model's table of positions; at most {limit}")
 
 
-def _progress(total: int, show: bool) -> tqdm:
-    return tqdm(total=total, unit="text", disable=not show)
+def _progress(total: int | None, initial: int, options: EncodeOptions) -> tqdm:
+    return tqdm(total=total, initial=initial, unit="text", disable=not options.get("show_progress", False))

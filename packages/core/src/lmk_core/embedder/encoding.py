@@ -1,18 +1,18 @@
-"""Turning many texts into vectors: sorted by length, in batches of a bounded number of tokens."""
+"""From texts to vectors: windows of texts, tokenized once, laid out for each reading, and run."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from lmk_core.encoders import PooledEncoder
-from lmk_core.layouts import Layout, PoolingTokenizer
+from lmk_core.embedder.batches import ordered_by_length
+from lmk_core.embedder.devices import Running
+from lmk_core.layouts import Layouts, PoolingTokenizer
+from lmk_core.texts.reading import Text
 
 # Tokenized at once and sorted together: enough to fill batches evenly, little enough to keep in memory.
 _WINDOW_TEXTS = 65_536
@@ -28,70 +28,80 @@ class LandmarkVectors(NamedTuple):
     """[landmarks] the characters (start, end) each landmark closes."""
 
 
-@contextmanager
-def evaluating(module: nn.Module) -> Generator[None]:
-    """Evaluation mode and no gradients inside; each submodule's own mode afterwards."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
+@dataclass(frozen=True)
+class Reading:
+    """How texts are laid out for one reading of a model."""
+
+    tokenizer: PoolingTokenizer
+    max_length: int | None = None
+    prompt: str | Sequence[str] | None = None
+    """One for all texts, or one for each."""
+    include_prompt: bool = True
+    with_spans: bool = False
+
+    @property
+    def by_sentence(self) -> bool:
+        """Whether texts are tokenized sentence by sentence."""
+        return self.tokenizer.pooling.granularity == "sentence"
 
 
-def text_windows(texts: Sequence[str]) -> Iterator[range]:
-    """Cut many texts into ranges that are tokenized and sorted together."""
+def read_vectors(
+    running: Running, readings: Sequence[Reading], texts: Sequence[Text], done: Callable[[int], Any]
+) -> Iterator[tuple[int, NDArray[np.int64], Layouts, NDArray[np.float32]]]:
+    """All vectors of all texts, sorted by length over all of them, longest first.
+
+    Args:
+        running: what runs them.
+        readings: of the same weights, tokenizer, lengths and prompts; each window of texts is tokenized once for them.
+        texts: all in memory.
+        done: called with the number of texts that are done in one more reading.
+
+    Yields:
+        The reading, the texts' indices, their layouts, and what came out.
+    """
+    order = ordered_by_length(texts)
+    for window in text_windows(texts, order):
+        part = [texts[index] for index in window]
+        for by_sentence in (False, True):
+            group = [number for number, reading in enumerate(readings) if reading.by_sentence == by_sentence]
+            if not group:
+                continue
+            first = readings[group[0]]
+            prompt = first.prompt
+            if prompt is not None and not isinstance(prompt, str):
+                prompt = [prompt[index] for index in window]
+            tokenized = first.tokenizer.tokenize(
+                part,
+                max_length=first.max_length,
+                with_spans=first.with_spans,
+                by_sentence=by_sentence,
+                prompt=prompt,
+                include_prompt=first.include_prompt,
+            )
+            for number in group:
+                layouts = readings[number].tokenizer.lay_out(tokenized, max_length=first.max_length)
+                for indices, vectors in running.run(number, layouts):
+                    yield number, window[indices], layouts.select(indices), vectors
+                    done(len(indices))
+
+
+def text_windows(texts: Sequence[Text], order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut many texts, taken in this order, into windows that are tokenized together."""
     start, characters = 0, 0
-    for index, text in enumerate(texts):
-        if index > start and (index - start == _WINDOW_TEXTS or characters + len(text) > _WINDOW_CHARACTERS):
-            yield range(start, index)
-            start, characters = index, 0
-        characters += len(text)
-    if start < len(texts):
-        yield range(start, len(texts))
+    for position, index in enumerate(order):
+        text = texts[index]
+        length = len(text) if isinstance(text, str) else sum(map(len, text))
+        if position > start and (position - start == _WINDOW_TEXTS or characters + length > _WINDOW_CHARACTERS):
+            yield order[start:position]
+            start, characters = position, 0
+        characters += length
+    if start < len(order):
+        yield order[start:]
 
 
-def token_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Indices in batches, longest first, of at most ``batch_tokens`` tokens, padding included (or of one text)."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    start = 0
-    while start < len(order):
-        size = max(batch_tokens // lengths[order[start]], 1)
-        yield order[start : start + size]
-        start += size
-
-
-def embed_layouts(
-    module: PooledEncoder,
-    tokenizer: PoolingTokenizer,
-    layouts: Sequence[Layout],
-    batch_tokens: int,
-    device: torch.device,
-) -> Iterator[tuple[list[int], NDArray[np.float32]]]:
-    """Vectors [batch, dim] of the layouts, batch by batch with their indices. Wants `evaluating` around it."""
-    for indices in token_batches([len(layout) for layout in layouts], batch_tokens):
-        batch = tokenizer.pad([layouts[index] for index in indices])
-        vectors = module(
-            batch["input_ids"].to(device), batch["attention_mask"].to(device), batch["pooling_mask"].to(device)
-        )
-        yield indices, vectors.cpu().numpy()
-
-
-def landmark_vectors(
-    module: PooledEncoder,
-    tokenizer: PoolingTokenizer,
-    layouts: Sequence[Layout],
-    batch_tokens: int,
-    device: torch.device,
-) -> list[LandmarkVectors]:
-    """Each layout's hidden states at its landmarks. Wants `evaluating` around it."""
-    found: dict[int, LandmarkVectors] = {}
-    for indices in token_batches([len(layout) for layout in layouts], batch_tokens):
-        batch = tokenizer.pad([layouts[index] for index in indices])
-        hidden = module.hidden_states(batch["input_ids"].to(device), batch["attention_mask"].to(device))
-        for row, index in enumerate(indices):
-            vectors = hidden[row, layouts[index].pooled].float().cpu().numpy()
-            found[index] = LandmarkVectors(vectors, layouts[index].spans or [])
-    return [found[index] for index in range(len(layouts))]
+def split_landmarks(layouts: Layouts, vectors: NDArray[np.float32]) -> Iterator[LandmarkVectors]:
+    """The rows of each text, with their spans."""
+    bounds = layouts.pooled_bounds
+    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        spans = [] if layouts.spans is None else [(int(a), int(b)) for a, b in layouts.spans[first:last]]
+        yield LandmarkVectors(vectors[first:last].copy(), spans)

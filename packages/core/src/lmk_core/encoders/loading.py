@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
 from lmk_core.encoders.causal import why_causal
+from lmk_core.encoders.gte import PUBLISHED_TYPE, gte_config
 
 
 class EncoderError(ValueError):
@@ -27,7 +29,8 @@ def load_encoder(
 ) -> nn.Module:
     """Load a bidirectional encoder, in evaluation mode on the CPU. Safetensors only; remote code is never run.
 
-    A pooler head is dropped: no strategy here uses it, and unused parameters trouble distributed training.
+    The published gte checkpoints (``model_type`` "new") load as transformers' own gte, and are saved as such. A pooler
+    head is dropped: no strategy here uses it, and unused parameters trouble distributed training.
 
     Args:
         name_or_path: a folder, or a name on the Hugging Face Hub.
@@ -37,10 +40,15 @@ def load_encoder(
         options: passed on to ``AutoModel.from_pretrained``, for example ``attn_implementation``.
 
     Raises:
-        EncoderError: for a causal or encoder-decoder model, a checkpoint that needs remote code, or missing weights.
+        EncoderError: if there is no such model, for a causal or encoder-decoder model, a gte checkpoint that the native
+            model cannot compute, or missing weights.
     """
     name_or_path = str(name_or_path)
-    _refuse_unusable(name_or_path, _config(name_or_path, revision), causal_ok)
+    refuse_unknown_place(name_or_path)
+    config = _config(name_or_path, revision)
+    _refuse_unusable(name_or_path, config, causal_ok)
+    if config.get("model_type") == PUBLISHED_TYPE:
+        options["config"] = _gte_config(name_or_path, config)
     model, info = AutoModel.from_pretrained(
         name_or_path,
         dtype=_dtype(dtype),
@@ -48,17 +56,25 @@ def load_encoder(
         trust_remote_code=False,
         use_safetensors=True,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # they are an error below, with their names
         **options,
     )
-    missing = sorted(key for key in info["missing_keys"] if "pooler" not in key)
-    if missing:
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        raise EncoderError(
-            f"{name_or_path}: the checkpoint lacks {len(missing)} weights, which would be random: {shown}"
-        )
+    _refuse_random_weights(name_or_path, info)
     if "add_pooling_layer" in inspect.signature(type(model).__init__).parameters:
         model.pooler = None
     return model
+
+
+def _refuse_random_weights(name: str, info: Mapping[str, Any]) -> None:
+    """A weight that the file lacks, or has in another shape, would be random; only an unused pooler may be."""
+    for what, keys in (
+        ("lacks", {str(key) for key in info["missing_keys"]}),
+        ("has another shape of", {str(key) for key, *_ in info["mismatched_keys"]}),
+    ):
+        random = sorted(key for key in keys if key.split(".")[0] != "pooler")
+        if random:
+            shown = ", ".join(random[:5]) + (", ..." if len(random) > 5 else "")
+            raise EncoderError(f"{name}: the checkpoint {what} {len(random)} weights, which would be random: {shown}")
 
 
 def max_positions(encoder: nn.Module) -> int | None:
@@ -68,6 +84,28 @@ def max_positions(encoder: nn.Module) -> int | None:
             # RoBERTa's table starts after the padding index.
             return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
     return None
+
+
+def refuse_unknown_place(name: str) -> None:
+    """Say so where a path is mistyped, rather than let the Hub's client complain of a wrong name.
+
+    Raises:
+        EncoderError: for a file, or a path that is no folder and could be no name of the Hub.
+    """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    if Path(name).is_dir():
+        return
+    if Path(name).is_file():
+        raise EncoderError(f"{name}: is a file, not a model's folder")
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise EncoderError(
+            f"{name}: there is no such folder (looked for in {Path.cwd()}), and no model of the Hugging Face Hub can "
+            "have this name (valid: name or owner/name)"
+        ) from None
 
 
 def _config(name: str, revision: str | None) -> dict[str, Any]:
@@ -82,12 +120,14 @@ def _config(name: str, revision: str | None) -> dict[str, Any]:
     return config
 
 
+def _gte_config(name: str, published: dict[str, Any]) -> PreTrainedConfig:
+    try:
+        return gte_config(published)
+    except ValueError as error:
+        raise EncoderError(f"{name}: config.json: {error}") from error
+
+
 def _refuse_unusable(name: str, config: dict[str, Any], causal_ok: bool) -> None:
-    if config.get("model_type") == "new":
-        raise EncoderError(
-            f"{name}: model_type 'new' (GTE with remote code) must be converted to the native 'gte' type first, which "
-            "this version cannot do; loaded as it is its weights would be random"
-        )
     if config.get("is_encoder_decoder"):
         raise EncoderError(f"{name}: an encoder-decoder model; only encoders are supported")
     reason = None if causal_ok else why_causal(config)

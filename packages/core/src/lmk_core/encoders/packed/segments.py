@@ -131,14 +131,18 @@ class _Windows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(_ctx: Any, blocks: Float[Tensor, "blocks width heads dim"]) -> Float[Tensor, "rows heads keys dim"]:
+    def forward(
+        ctx: Any,  # noqa: ARG004 - PyTorch passes it
+        blocks: Float[Tensor, "blocks width heads dim"],
+    ) -> Float[Tensor, "rows heads keys dim"]:
         rows, width, heads, dim = blocks.shape[0] - 2, *blocks.shape[1:]
         strides = (width * heads * dim, dim, heads * dim, 1)
         return blocks.contiguous().as_strided((rows, heads, 3 * width, dim), strides)
 
     @staticmethod
     def backward(
-        _ctx: Any, *gradients: Float[Tensor, "rows heads keys dim"]
+        ctx: Any,  # noqa: ARG004 - PyTorch passes it
+        *gradients: Float[Tensor, "rows heads keys dim"],
     ) -> Float[Tensor, "blocks width heads dim"]:
         (gradient,) = gradients
         rows, heads, keys, dim = gradient.shape
