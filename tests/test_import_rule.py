@@ -26,7 +26,7 @@ ALLOWED = {
 }
 THIRD_PARTY = {
     "lmk_core": {
-        *("jaxtyping", "numpy", "safetensors", "tokenizers", "torch", "tqdm", "transformers"),
+        *("huggingface_hub", "jaxtyping", "numpy", "safetensors", "tokenizers", "torch", "tqdm", "transformers"),
         *("sentence_transformers", "sentencex"),  # extras
     },
     "lmk_slurm": {"submitit"},

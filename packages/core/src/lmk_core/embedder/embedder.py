@@ -36,8 +36,7 @@ class Embedder:
     Attributes:
         module: the `PooledEncoder`, to train or to call on batches of ``tokenizer``.
         tokenizer: the `PoolingTokenizer`.
-        prompts: texts to put before others, by name; saved with the model, for Sentence Transformers. `encode` puts
-            none.
+        prompts: by name, saved with the model. `encode` puts none before texts but the one that it is given.
     """
 
     def __init__(
@@ -122,8 +121,7 @@ class Embedder:
             read_reduction(name, module, revision)
         _check_length(module, max_length)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        prompts = None if saved is None else read_saved_prompts(name, revision)
-        return cls(module.eval().to(device), tokenizer, prompts)
+        return cls(module.eval().to(device), tokenizer, read_saved_prompts(name, revision) if saved else None)
 
     def with_pooling(self, pooling: PoolingConfig) -> Embedder:
         """Read the same weights (shared, not copied) in another way.
@@ -277,22 +275,17 @@ class Embedder:
         }
 
     def save_pretrained(
-        self,
-        folder: str | Path,
-        *,
-        training: Mapping[str, Any] | None = None,
-        card: Mapping[str, Any] | None = None,
+        self, folder: str | Path, *, training: Mapping[str, Any] | None = None, card: Mapping[str, Any] | None = None
     ) -> Path:
-        """Write the model where `from_pretrained` and Sentence Transformers read it, with a model card.
+        """Write the model where `from_pretrained` and Sentence Transformers read it, with a card; replace an old one.
 
         Args:
-            folder: is replaced as a whole, if it holds a saved model.
-            training: how it was trained, as plain JSON values, for the card.
-            card: for the card: ``name``, ``license``, ``base_model``, ``language``, ``datasets``, ``tags``.
+            folder: new, empty, or one that holds a saved model.
+            training: how it was trained, as plain JSON values; shown on the card.
+            card: ``name``, ``license``, ``base_model``, ``language``, ``datasets``, ``tags``, see `model_card`.
 
         Raises:
-            SavedModelError: if the folder holds something else than a saved model, or ``training`` or ``card`` cannot
-                be written.
+            SavedModelError: if the folder holds something else, or ``training`` or ``card`` cannot be written.
         """
         return write_model(folder, self.module, self.tokenizer, ForOthers(self.prompts, training, card))
 
