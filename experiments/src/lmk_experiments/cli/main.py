@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from lmk_experiments.cli import doctor, fan_out, grids, steps, tables, tracking, upkeep
+from lmk_experiments.cli import doctor, encode, fan_out, grids, steps, tables, tracking, upkeep
 from lmk_experiments.errors import WorkFailed
 from lmk_slurm import SchedulerError
 
@@ -49,6 +49,7 @@ fan_out.register(app)
 tracking.register(app)
 upkeep.register(app)
 steps.register(app)
+encode.register(app)
 doctor.register(app)
 
 
