@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+<<<<<<< HEAD
 from lmk_experiments.cli import (
     data,
     doctor,
@@ -20,6 +21,9 @@ from lmk_experiments.cli import (
     tracking,
     upkeep,
 )
+=======
+from lmk_experiments.cli import doctor, encode, fan_out, grids, steps, tables, tracking, upkeep
+>>>>>>> encode
 from lmk_experiments.errors import WorkFailed
 from lmk_slurm import SchedulerError
 
@@ -60,9 +64,13 @@ fan_out.register(app)
 tracking.register(app)
 upkeep.register(app)
 steps.register(app)
+<<<<<<< HEAD
 data.register(app)
 evaluations.register(app)
 fetching.register(app)
+=======
+encode.register(app)
+>>>>>>> encode
 doctor.register(app)
 
 
