@@ -158,7 +158,10 @@ def test_a_checkpoint_of_the_time_before_chunks_is_resumable(make_config, tmp_pa
     loop = content["loops"]["fit_loop"]
     for part in ("total", "current"):
         loop["epoch_loop.manual_optimization.optim_step_progress"][part] = {"ready": 0, "completed": 0}
-        loop["epoch_loop.automatic_optimization.optim_progress"]["optimizer"]["step"][part] = {"ready": 3, "completed": 3}
+        loop["epoch_loop.automatic_optimization.optim_progress"]["optimizer"]["step"][part] = {
+            "ready": 3,
+            "completed": 3,
+        }
     torch.save(content, path)
     resumed = train(config, tmp_path / "run", recorder)
     assert {"event": "resumed", "step": 3} in recorder.events
