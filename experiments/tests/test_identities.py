@@ -93,6 +93,7 @@ OTHER: dict[str, Any] = {
     "recipe_version": 2,
     "runtime.accelerator": "cpu",
     "runtime.devices": 8,
+    "runtime.nodes": 2,
     "runtime.num_workers": 3,
     "runtime.threads": 2,
     "runtime.log_every": 7,
