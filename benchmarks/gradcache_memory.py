@@ -1,13 +1,14 @@
 """Peak memory of one step at two batch sizes and one chunk: it should be the chunk's, whatever the batch.
 
-Run: ``python benchmarks/gradcache_memory.py [--chunk TOKENS] [--rows SMALL LARGE] [--length TOKENS]``. Each size is a
-process of its own; printed is the high-water mark of the resident memory above what the process had before the batch
-was made, and the same without chunks for comparison (the small batch alone, unless ``--whole`` asks for both).
+Run: ``python benchmarks/gradcache_memory.py [--chunk TOKENS] [--rows SMALL LARGE] [--length TOKENS] [--whole]``.
+Printed is the high-water mark of the resident memory above what the process had before the first batch was made. With
+``--whole`` the same without chunks, for comparison.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from pathlib import Path
 GROUP = 8
 """Passages a row."""
 
+EXACT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+"""The C library gives freed memory back at once, so that the mark is what was needed and not how it was cut up."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -23,31 +27,40 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs=2, default=(256, 2048))
     parser.add_argument("--length", type=int, default=24)
     parser.add_argument("--whole", action="store_true")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.one is not None:
-        print(measure(given.one, given.chunk or None, given.length))
+    if given.here:
+        print(*measure(given.rows, given.chunk or None, given.length))
         return
-    small, large = (_elsewhere(rows, given.chunk, given.length) for rows in given.rows)
     print(f"chunk of {given.chunk} tokens, texts of up to {given.length}")
-    print(f"{given.rows[0]} x {GROUP}: {small / 1e6:.1f} MB, {given.rows[1]} x {GROUP}: {large / 1e6:.1f} MB")
-    print(f"ratio {large / small:.3f}")
-    for rows in given.rows if given.whole else given.rows[:1]:
-        print(f"whole graph, {rows} x {GROUP}: {_elsewhere(rows, 0, given.length) / 1e6:.1f} MB")
+    for name, chunk in (
+        {"in chunks": given.chunk, "whole graph": 0}.items() if given.whole else [("in chunks", given.chunk)]
+    ):
+        small, large = peaks(given.rows, chunk, given.length)
+        sizes = " and ".join(
+            f"{rows} x {GROUP}: {peak / 1e6:.1f} MB" for rows, peak in zip(given.rows, (small, large), strict=True)
+        )
+        print(f"{name}: {sizes}; ratio {large / small:.3f}")
 
 
-def _elsewhere(rows: int, chunk: int, length: int) -> int:
-    command = [sys.executable, str(Path(__file__)), "--one", str(rows), "--chunk", str(chunk), "--length", str(length)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def peaks(rows: tuple[int, int], chunk: int, length: int) -> list[int]:
+    """`measure` in a process of its own; a chunk of 0 is the whole graph."""
+    numbers = [str(number) for number in (*rows, chunk, length)]
+    command = [sys.executable, str(Path(__file__)), "--here", "--rows", *numbers[:2]]
+    command += ["--chunk", numbers[2], "--length", numbers[3]]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **EXACT})
+    return [int(number) for number in done.stdout.split()]
 
 
-def measure(rows: int, chunk_tokens: int | None, length: int) -> int:
-    """Bytes that one step needs above what the process had before its batch."""
+def measure(rows: tuple[int, int], chunk_tokens: int | None, length: int) -> list[int]:
+    """Bytes that one step needs above what the process had before, the smaller batch first: the mark only rises."""
     step = make_step(chunk_tokens)
     step(make_texts(4, length), 4)  # what is made once, for any batch
-    before = _resident()
-    step(make_texts(rows, length), rows)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    before, found = _resident(), []
+    for count in sorted(rows):
+        step(make_texts(count, length), count)
+        found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+    return found
 
 
 def make_step(chunk_tokens: int | None):

@@ -44,7 +44,7 @@ def written_out(queries, passages, rows, groups, targets, *, mask=False):
         if targets.teacher is not None and targets.scored[row]:
             scores = targets.teacher[row, [own.index(column) for column in kept]]
             weights = torch.softmax(scores, dim=0)
-            weights = {column: weight for column, weight in zip(kept, weights, strict=True)}
+            weights = dict(zip(kept, weights, strict=True))
         else:
             weights = {own[0]: 1.0}
         scores = passages @ queries[row] / TAU

@@ -99,3 +99,15 @@ def test_faulty_rows_stop_it_or_are_left_out(streamed, write_rows, make_rows, tm
     assert len(list(streamed(data__max_faulty=0.1).batches())) == 15
     with pytest.raises(DataError, match=r"a.jsonl:41: .*\n.*1 of 49 rows are faulty"):
         list(streamed(data__max_faulty=0.001).batches())
+
+
+def test_a_source_elsewhere_is_read_through_datasets(streamed, tmp_path):
+    """``file://`` takes the way of ``hf://``: the same rows as from the folder."""
+    url = f"file://{tmp_path}/rows/*.jsonl"
+    for there, here in zip(streamed(data__train=[url]).batches(), streamed().batches(), strict=True):
+        assert there.rows.tolist() == here.rows.tolist()
+        assert list(there.passages) == list(here.passages)
+    with pytest.raises(DataError, match=r"data that lies elsewhere is streamed: say how, with data.stream_buffer"):
+        streamed(data__train=[url], data__stream_buffer=None)
+    with pytest.raises(DataError, match=r"nothing-\*.jsonl:1: it can't be read any further"):
+        next(iter(streamed(data__train=[f"file://{tmp_path}/nothing-*.jsonl"]).batches()))

@@ -1,4 +1,4 @@
-"""Run by `test_processes`: ``python two_processes.py RANK PORT FOLDER`` does every case of `CASES` and writes what came out.
+"""Run by `test_processes`: ``python two_processes.py RANK PORT FOLDER`` does every case and writes what came out.
 
 All cases run in one pair of processes, because starting them is what takes the time.
 """

@@ -135,6 +135,8 @@ def _absolute(layers: Layers, path: KeyPath, *, always: bool) -> Path | None:
     if is_data_reference(text):
         data_identity(text)
         return None
+    if always and "://" in text:  # data that is streamed from elsewhere
+        return None
     if not always and not is_local(text):
         if (layers.origin(path).folder / text).is_dir():
             raise FileNotFoundError(

@@ -18,13 +18,16 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     Raises:
         ValueError: a faulty line; the message names file, line and key, and what would be valid.
     """
-    files = {
-        reference: training.config.data.max_faulty
-        for training in plan.trainings
-        if training.id is None or not is_done("training", training.id)
-        for reference in (*training.config.data.paths, training.config.data.validation)
-        if reference is not None and Path(reference).exists()
-    }
+    allowed: dict[str, float] = {}
+    for training in plan.trainings:
+        if training.id is None or not is_done("training", training.id):
+            data = training.config.data
+            # Two trainings of one file: the one that allows less decides.
+            for reference in data.paths:
+                allowed[reference] = min(allowed.get(reference, 1.0), data.max_faulty)
+            if data.validation is not None:
+                allowed[data.validation] = 0.0
+    files = {reference: share for reference, share in allowed.items() if Path(reference).exists()}
     folders = dict.fromkeys(
         (task.folder, task.split or "test")
         for _, evaluation in plan.evaluations
@@ -32,9 +35,9 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
         for task in evaluation.suite.tasks
         if task.folder is not None and Path(task.folder).is_dir()
     )
-    for file, allowed in files.items():
+    for file, share in files.items():
         report(f"reading {file}")
-        check_file(file, max_faulty=allowed)
+        check_file(file, max_faulty=share)
     for folder, split in folders:
         report(f"reading {folder}")
         read_folder(folder, split)

@@ -69,7 +69,7 @@ class OptimConfig(Section):
     """Steps in which the learning rate rises, from `1 / warmup_steps` of the highest in the first to all of it."""
 
     warmup: Literal["linear", "logarithmic"] = Field(default="linear", json_schema_extra={"identity_absent": "linear"})
-    """The rise's shape. `logarithmic` is DeepSpeed's default: `log(done + 1) / log(warmup_steps)`, 0 in the first step."""
+    """The rise's shape. `logarithmic`, DeepSpeed's default, is `log(done + 1) / log(warmup_steps)` and 0 at first."""
 
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's two decay rates of the moments, each at least 0 and below 1."""
@@ -116,7 +116,7 @@ class LossConfig(Section):
     matryoshka: tuple[PositiveInt, ...] | None = Field(
         default=None, min_length=1, json_schema_extra={"identity_absent": None}
     )
-    """Widths that the vectors are cut to: the loss is the mean over them. Name the full width too. Null has it alone."""
+    """Widths that vectors are cut to: the loss is the mean over them. Name the full width too; null has it alone."""
 
 
 class RuntimeConfig(Section):

@@ -14,7 +14,7 @@ from lmk_core.layouts import TokenizedTexts
 from lmk_train.config import DataConfig, TrainSet
 from lmk_train.data.cache import TokenCache, TokenFile, TokenRow
 from lmk_train.data.errors import DataError
-from lmk_train.data.reading import Findings, data_files, length_bucket, stem
+from lmk_train.data.reading import Findings, data_files, length_bucket, stem, wants_no_in_batch
 from lmk_train.data.sampling import MixedSet, Part, RowKey, draw_negatives, row_key
 
 
@@ -67,6 +67,7 @@ class TrainingSet:
         tokens = cache.open(file)
         self.files.append(tokens)
         self.findings.merge(tokens.findings_of(file))
+        self.findings.counts.update({"no_in_batch_neg": 1} if wants_no_in_batch(file) else {})
         available = tokens.negatives()
         few = int(((available > 0) & (available < self.negatives)).sum())
         self.findings.counts.update({"few_negatives": few} if few else {})

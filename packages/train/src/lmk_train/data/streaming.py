@@ -15,7 +15,7 @@ from lmk_train.data.cache.building import used_scores
 from lmk_train.data.collate import Batch, Collator
 from lmk_train.data.errors import DataError
 from lmk_train.data.examples import draw_example, set_names
-from lmk_train.data.reading import Findings, Row, data_files, read_rows
+from lmk_train.data.reading import Findings, Row, data_files, is_remote, read_remote_rows, read_rows
 from lmk_train.data.sampling import RowKey, share
 
 _STREAM = 2**32 - 2
@@ -111,11 +111,17 @@ class StreamedBatches(IterableDataset[Batch]):
     def _read(self, entry: TrainSet) -> Iterator[tuple[int, Row]]:
         data = self.config.data
         number = 0
-        for file in (file for path in entry.paths for file in data_files(Path(path))):
+        for source in (source for path in entry.paths for source in ([path] if is_remote(path) else data_files(path))):
             findings = Findings()
-            for _, row in read_rows(file, findings, prompt=data.prompt):
+            for _, row in self._rows(source, findings):
                 if findings.faulty and not data.max_faulty:
                     raise findings.refusal(data.max_faulty, None)
                 yield number, row
                 number += 1
-            findings.check(file, data.max_faulty)
+            findings.check(source, data.max_faulty)
+
+    def _rows(self, source: str | Path, findings: Findings) -> Iterator[tuple[int, Row]]:
+        prompt = self.config.data.prompt
+        if isinstance(source, str):
+            return read_remote_rows(source, findings, prompt=prompt)
+        return read_rows(source, findings, prompt=prompt)

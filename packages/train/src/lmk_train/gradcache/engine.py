@@ -72,7 +72,7 @@ class GradientEngine:
         self,
         texts: Texts,
         loss: Callable[[Float[Tensor, "texts dim"]], Float[Tensor, ""]],
-        halved: Callable[[int, str], None] = lambda chunk, reason: None,
+        halved: Callable[[int, str], None] = lambda _chunk, _reason: None,
     ) -> Pass:
         """Leaves in each parameter the gradient of the sum over processes of ``loss``.
 

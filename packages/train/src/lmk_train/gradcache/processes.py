@@ -35,9 +35,10 @@ def together(work: Callable[[], T], device: torch.device) -> T:
         PeerFailedError: The work failed in another process.
         Exception: What the work raised here.
     """
-    status, result, failure, message = _FINE, None, None, "in another process"
+    results: list[T] = []
+    status, failure, message = _FINE, None, "in another process"
     try:
-        result = work()
+        results.append(work())
     except torch.OutOfMemoryError as error:
         # Only the text is kept: the error's frames hold the tensors that are to be freed.
         status, message = _NO_MEMORY, str(error)
@@ -50,7 +51,7 @@ def together(work: Callable[[], T], device: torch.device) -> T:
         raise PeerFailedError("another process of this training failed in this step; see its own error")
     if worst == _NO_MEMORY:
         raise OutOfMemoryTogether(message)
-    return result  # ty: ignore[invalid-return-type]
+    return results[0]
 
 
 def largest(number: int, *, device: torch.device) -> int:

@@ -51,7 +51,7 @@ def share_counts(*counts: int, device: torch.device) -> tuple[Shares, ...]:
     return tuple(Shares(tuple(row[i] for row in table), rank) for i in range(len(counts)))
 
 
-def gather_rows(own: Shaped[Tensor, "own *rest"], shares: Shares) -> Shaped[Tensor, "all *rest"]:
+def gather_rows(own: Shaped[Tensor, "own ..."], shares: Shares) -> Shaped[Tensor, "all ..."]:
     """The rows of all processes, one process behind the other, exact for unequal counts.
 
     The backward pass is exact too: a row's gradient is the sum of its gradients in all processes. Like the forward

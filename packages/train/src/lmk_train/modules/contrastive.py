@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from lightning.pytorch import LightningModule
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
@@ -85,7 +86,11 @@ class ContrastiveModule(LightningModule):
     def embed(self, texts: Layouts) -> Float[Tensor, "texts dim"]:
         """Texts to vectors, on the device."""
         padded = self.tokenizer.pad(texts)
-        return self.encoder(**{name: tensor.to(self.device, non_blocking=True) for name, tensor in padded.items()})
+        return self.encoder(
+            padded["input_ids"].to(self.device, non_blocking=True),
+            padded["attention_mask"].to(self.device, non_blocking=True),
+            padded["pooling_mask"].to(self.device, non_blocking=True),
+        )
 
     def loss(self, batch: Batch) -> Float[Tensor, ""]:
         """This process' part of a step's loss, in float32, with the graph of the whole batch."""
@@ -107,8 +112,10 @@ class ContrastiveModule(LightningModule):
         self.report = self._report(passed, masked, norm)
         self._check(batch, passed, self.report, step)
         optimizer, schedule = self.optimizers(), self.lr_schedulers()
-        optimizer.step()  # ty: ignore[unresolved-attribute]
-        schedule.step()  # ty: ignore[unresolved-attribute, call-non-callable]
+        assert isinstance(optimizer, LightningOptimizer)
+        assert isinstance(schedule, torch.optim.lr_scheduler.LRScheduler)
+        optimizer.step()
+        schedule.step()
         return torch.tensor(self.report.loss)
 
     def _loss(self, batch: Batch, vectors: Tensor) -> tuple[Tensor, Tensor]:

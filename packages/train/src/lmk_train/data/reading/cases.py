@@ -45,6 +45,7 @@ _ALL = (
     Case("positives_among_negatives", "a text that is in `neg` and in `pos`", "kept", "left out, with its score"),
     Case("duplicate_negatives", "a text that is twice in `neg`", "kept", "the first one and its score"),
     Case("empty_texts", "a query or passage of white space alone", "kept", "its special tokens are encoded"),
+    Case("no_in_batch_neg", "a file or folder named `..._no_in_batch_neg`", "kept", "in-batch negatives all the same"),
     Case("prompts_not_used", "a `prompt`, without data.prompt", "kept", "the query alone"),
 )
 

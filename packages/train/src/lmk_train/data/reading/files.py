@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 from lmk_train.data.errors import DataError
@@ -34,6 +34,8 @@ def data_files(path: str | Path) -> list[Path]:
     Raises:
         DataError: There is nothing at ``path``, no file in the folder, or a file of another kind.
     """
+    if "://" in str(path):
+        raise DataError(path, None, "data that lies elsewhere is streamed: say how, with data.stream_buffer", "no_file")
     path = Path(path)
     if path.is_dir():
         inside = [(file.relative_to(path).parts, file) for file in path.rglob("*") if file.is_file()]
@@ -50,11 +52,6 @@ def data_files(path: str | Path) -> list[Path]:
         if file_format(file) is None:
             raise DataError(file, None, f"its name ends in {file.suffix!r}; valid endings: {VALID}", "unknown_ending")
     return files
-
-
-def is_data_name(name: str) -> bool:
-    """Whether a file of this name would be read."""
-    return file_format(Path(name)) is not None
 
 
 def stem(path: str | Path) -> str:
@@ -81,6 +78,17 @@ def length_bucket(path: str | Path) -> str | None:
     return f"{found[1]}-{found[2]}" if found else None
 
 
+def wants_no_in_batch(path: str | Path) -> bool:
+    """Whether FlagEmbedding would contrast these rows with their own negatives alone, by the name of file or folder.
+
+    Example:
+        >>> wants_no_in_batch("a/banking_no_in_batch_neg.jsonl"), wants_no_in_batch("b_no_in_batch_neg/rows.jsonl")
+        (True, True)
+    """
+    path = Path(path)
+    return any(name.endswith("no_in_batch_neg") for name in (stem(path), path.parent.name))
+
+
 def read_records(path: str | Path, progress: Progress | None = None) -> Iterator[tuple[int, Any]]:
     """The records of a file with their line (of parquet: row) from 1. Blank lines are skipped.
 
@@ -98,7 +106,7 @@ def read_records(path: str | Path, progress: Progress | None = None) -> Iterator
         raise DataError(path, None, f"it is damaged or ends too early ({error}); get it again", "truncated") from None
 
 
-def file_format(path: Path) -> tuple[str, str | None] | None:
+def file_format(path: PurePath) -> tuple[str, str | None] | None:
     """How a file is read, by its name: the ending and the compression; ``None`` where it is not."""
     if path.suffix in COMPRESSIONS:
         inner = path.with_suffix("").suffix

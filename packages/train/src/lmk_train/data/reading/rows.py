@@ -86,7 +86,7 @@ def read_rows(
         except DataError as error:
             findings.add_fault(error)
             continue
-        _count(row, findings, prompt)
+        count_row(row, findings, prompt)
         yield number, row.prompted(prompt)
 
 
@@ -211,7 +211,8 @@ def _passage(passage: Any, name: str, path: str | Path, number: int) -> str:
     return f"{title} {text}" if title else text
 
 
-def _count(row: Row, findings: Findings, prompt: str | None) -> None:
+def count_row(row: Row, findings: Findings, prompt: str | None) -> None:
+    """Counts what is unusual about a row that is used."""
     findings.rows += 1
     findings.scored += row.has_scores
     found = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from lmk_train.data.errors import DataError
 from lmk_train.data.reading.cases import Findings
-from lmk_train.data.reading.files import Progress, length_bucket
+from lmk_train.data.reading.files import Progress, length_bucket, wants_no_in_batch
 from lmk_train.data.reading.rows import Row, read_rows
 
 Lengths = Callable[[Sequence[str]], Sequence[int]]
@@ -99,6 +99,7 @@ def survey(path: Path, *, lengths: Lengths | None = None, progress: Progress | N
         progress: Told how far reading is.
     """
     found = Survey(path)
+    found.findings.counts.update({"no_in_batch_neg": 1} if wants_no_in_batch(path) else {})
     seen_rows: set[bytes] = set()
     seen_positives: set[bytes] = set()
     rows = (row for _, row in read_rows(path, found.findings, progress=progress))
