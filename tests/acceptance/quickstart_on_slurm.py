@@ -3,7 +3,7 @@
 By hand, on an idle machine of two cores, ten to twenty minutes a side (`make slurm-up` first):
 
     export SLURM_CONF=$PWD/slurm/testbed/cluster/etc/slurm.conf
-    .venv/bin/python tests/acceptance/quickstart_on_slurm.py FOLDER [--set optim.steps=20 ...]
+    .venv/bin/python tests/acceptance/quickstart_on_slurm.py FOLDER [--grid shorter.yaml]
 
 Both sides take as many threads as a training asks cores for, and read the same built data; weights are compared by
 their bytes, tables by their text. Run again it goes on where it was. The last line is `the same` (exit code 0), or what
@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-GRID = "quickstart"
 THREADS = "2"
 """What the grid's resources ask for a training and an evaluation, as `cpus`."""
 LOOK_SECONDS = 5.0
@@ -33,20 +32,21 @@ def main() -> int:
     """Run both sides and compare them; the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="where both roots go, on a disk with 2 GB of room")
-    parser.add_argument("--set", action="append", default=[], help="as for `lmk run`; given to both sides")
+    parser.add_argument(
+        "--grid", default="quickstart", help="another grid on the quickstart's data, to try this itself"
+    )
     parser.add_argument("--profile", default="testbed", help="a profile of one job at a time [testbed]")
     chosen = parser.parse_args()
     here, there = chosen.folder.resolve() / "here", chosen.folder.resolve() / "there"
     here.mkdir(parents=True, exist_ok=True)
     there.mkdir(exist_ok=True)
-    changes = [word for one in chosen.set for word in ("--set", one)]
-    lmk(here, "data", "build", GRID)
+    lmk(here, "data", "build", "quickstart")
     if not (there / "built").exists():
         (there / "built").symlink_to(here / "built")
-    seconds = {"here": timed(lambda: lmk(here, "run", GRID, *changes))}
-    seconds["there"] = timed(lambda: submitted(there, chosen.profile, changes))
+    seconds = {"here": timed(lambda: lmk(here, "run", chosen.grid))}
+    seconds["there"] = timed(lambda: submitted(there, chosen.grid, chosen.profile))
     print(f"here {seconds['here']:.0f} s, there {seconds['there']:.0f} s", flush=True)
-    differences = [*weights_that_differ(here, there), *tables_that_differ(here, there)]
+    differences = [*weights_that_differ(here, there), *tables_that_differ(here, there, chosen.grid)]
     print("\n".join(differences) or "the same")
     return int(bool(differences))
 
@@ -70,11 +70,11 @@ def timed(work: Any) -> float:
     return time.monotonic() - started
 
 
-def submitted(root: Path, profile: str, changes: list[str]) -> None:
+def submitted(root: Path, grid: str, profile: str) -> None:
     """Submit the grid and wait until no cell of it is queued or runs."""
-    lmk(root, "submit", GRID, "--profile", profile, "--dirty", *changes)
+    lmk(root, "submit", grid, "--profile", profile, "--dirty")
     while True:
-        command = [sys.executable, "-m", "lmk_experiments.cli.main", "status", GRID, "--json", "--root", str(root)]
+        command = [sys.executable, "-m", "lmk_experiments.cli.main", "status", grid, "--json", "--root", str(root)]
         said = subprocess.run(command, capture_output=True, text=True, check=True)
         cells = json.loads(said.stdout)["cells"]
         if all(cell["state"] in ENDED for cell in cells):
@@ -102,11 +102,11 @@ def digests(root: Path) -> dict[str, str]:
     return {file.parent.parent.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def tables_that_differ(here: Path, there: Path) -> list[str]:
+def tables_that_differ(here: Path, there: Path, grid: str) -> list[str]:
     """Whether the two tables read the same, from the records and from MLflow."""
     differences = []
     for origin in ("records", "mlflow"):
-        tables = [lmk(root, "table", GRID, "--from", origin) for root in (here, there)]
+        tables = [lmk(root, "table", grid, "--from", origin) for root in (here, there)]
         if tables[0] != tables[1]:
             differences.append(f"the tables from {origin} differ")
     return differences
