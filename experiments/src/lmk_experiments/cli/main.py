@@ -8,10 +8,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-<<<<<<< HEAD
 from lmk_experiments.cli import (
     data,
     doctor,
+    encode,
     evaluations,
     fan_out,
     fetching,
@@ -21,9 +21,6 @@ from lmk_experiments.cli import (
     tracking,
     upkeep,
 )
-=======
-from lmk_experiments.cli import doctor, encode, fan_out, grids, steps, tables, tracking, upkeep
->>>>>>> encode
 from lmk_experiments.errors import WorkFailed
 from lmk_slurm import SchedulerError
 
@@ -64,13 +61,10 @@ fan_out.register(app)
 tracking.register(app)
 upkeep.register(app)
 steps.register(app)
-<<<<<<< HEAD
 data.register(app)
 evaluations.register(app)
 fetching.register(app)
-=======
 encode.register(app)
->>>>>>> encode
 doctor.register(app)
 
 
