@@ -35,6 +35,7 @@ def read_remote_rows(url: str, findings: Findings, *, prompt: str | None = None)
     """
     try:
         import datasets
+        from datasets.exceptions import DatasetsError
     except ImportError:
         problem = "streaming from elsewhere needs the package datasets: pip install 'lmk-train[streaming]'"
         raise DataError(url, None, problem) from None
@@ -56,6 +57,6 @@ def read_remote_rows(url: str, findings: Findings, *, prompt: str | None = None)
             yield number, row.prompted(prompt)
     except DataError:
         raise
-    except (OSError, ValueError, StopIteration, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, StopIteration, DatasetsError) as error:
         problem = f"it can't be read any further ({type(error).__name__}: {str(error)[:300]})"
         raise DataError(url, number + 1, problem, "truncated") from None
