@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import IO, Any
 
 from lmk_experiments.builders.languages import BY_ROW, assigned, language_of
 from lmk_experiments.builders.quickstart import Report
+from lmk_experiments.builders.store import locked
 from lmk_experiments.datasets import MANIFEST, DataSet, load_data_set
 from lmk_experiments.records.atomic import read_json, write_json
 from lmk_train.data import DataError, Findings
@@ -79,6 +81,12 @@ class _Writing:
             )
         return written
 
+    def abandon(self) -> None:
+        """Close and remove what is there still."""
+        for stream in self.streams.values():
+            stream.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
 
 def build_published(
     name: str,
@@ -113,29 +121,30 @@ def build_published(
     files = _chosen(layout, sources, report)
     wanted = assigned(files, languages) if layout.by_language else dict.fromkeys(files, "rows")
     out.parent.mkdir(parents=True, exist_ok=True)
-    working = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    writing = _Writing(working)
-    try:
-        read, findings = [], Findings(keep=None)
-        for file in files:
-            report(f"reading {file}" + (f" ({wanted[file]})" if layout.by_language else ""))
-            with contextlib.nullcontext() if progress is None else progress(str(file)) as bar:
-                read.append(_copy(file, wanted[file], writing, findings, layout, max_faulty, bar))
-        written = writing.close()
-        problem = _other_counts(declared, written)
-        if problem and not any_count:
-            raise ValueError(f"{problem}; --any-count builds it all the same, as an excerpt")
-        manifest = _manifest(declared, problem, read, written, findings)
-        write_json(working / MANIFEST, manifest)
-        working.chmod(0o755)
-        working.rename(out)
-    finally:
-        for stream in writing.streams.values():
-            stream.close()
-        shutil.rmtree(working, ignore_errors=True)
-    report(
-        f"{sum(one['rows'] for one in written):,} rows in {len(written)} files" + (f": {problem}" if problem else "")
-    )
+    with locked(out.with_name(f".{out.name}.lock")) as is_locked:
+        if out.exists():  # another process was building it
+            return _found(declared, out)
+        prefix = f".{out.name}.{socket.gethostname()}."
+        if is_locked:  # what lies here of this machine is of killed builds; another machine may not see the lock
+            for left in out.parent.glob(f"{prefix}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        writing = _Writing(Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent)))
+        try:
+            read, findings = [], Findings(keep=None)
+            for file in files:
+                report(f"reading {file}" + (f" ({wanted[file]})" if layout.by_language else ""))
+                with contextlib.nullcontext() if progress is None else progress(str(file)) as bar:
+                    read.append(_copy(file, wanted[file], writing, findings, layout, max_faulty, bar))
+            written = writing.close()
+            problem = _other_counts(declared, written)
+            if problem and not any_count:
+                raise ValueError(f"{problem}; --any-count builds it all the same, as an excerpt")
+            write_json(writing.folder / MANIFEST, _manifest(declared, problem, read, written, findings))
+            writing.folder.chmod(0o755)
+            writing.folder.rename(out)
+        finally:
+            writing.abandon()
+    report(f"{findings.rows:,} rows in {len(written)} files" + (f": {problem}" if problem else ""))
     return out
 
 

@@ -115,11 +115,11 @@ def build(name: str, root: Path, *, report: Report | None = None) -> Path:
     if _manifest(target) is not None:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target.with_name(f".{name}.lock")) as locked:
+    with locked(target.with_name(f".{name}.lock")) as is_locked:
         if _manifest(target) is not None:
             return target
         prefix = f".{name}.{socket.gethostname()}."
-        if locked:  # what lies here of this machine is of killed builds; another machine may not see the lock
+        if is_locked:  # what lies here of this machine is of killed builds; another machine may not see the lock
             for left in target.parent.glob(f"{prefix}*"):
                 shutil.rmtree(left, ignore_errors=True)
         working = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
@@ -188,7 +188,7 @@ def _parse(reference: str) -> tuple[str, PurePosixPath]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Generator[bool]:
+def locked(path: Path) -> Generator[bool]:
     """Hold a lock that ends with the process; yields False where the system or the file system has none."""
     with path.open("a") as stream:
         try:

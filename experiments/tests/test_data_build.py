@@ -1,4 +1,4 @@
-"""``lmk data``: what it tells about files, and the training layouts it makes of published ones."""
+"""``lmk data build``: the training layouts it makes of published files."""
 
 from __future__ import annotations
 
@@ -70,93 +70,6 @@ def quiet(_line: str) -> None:
     pass
 
 
-# lmk data check
-
-
-def test_check_tells_what_a_file_holds(lmk: Callable[..., Result], tmp_path: Path) -> None:
-    good = write(
-        tmp_path / "nq_len-0-500.jsonl",
-        {"query": "abc", "pos": ["12345"], "neg": ["1", "12", "123"], "pos_scores": [9], "neg_scores": [1, 2, -3]},
-        {"query": "a", "pos": ["12345"], "neg": ["1"], "type": "only_1neg"},
-        {"query": "a", "pos": ["12345"], "neg": []},
-    )
-    done = lmk("data", "check", good)
-    assert done.exit_code == 0
-    for line in (
-        "3 rows, 1 with scores, 0 faulty, lengths 0-500",
-        "negatives a row: min 0, p10 0, p50 1, p90 3, p99 3, max 3, mean 1.333",
-        "characters of a query: min 1, p10 1, p50 1, p90 3, p99 3, max 3, mean 1.667",
-        "characters of a negative: min 1, p10 1, p50 1, p90 3, p99 3, max 3, mean 1.75",
-        "positive scores: min 9, mean 9, max 9",
-        "negative scores: min -3, mean 0, max 2",
-        "1 rows repeat another one; 1 more share their positive with another one",
-        "key_not_read:type: 1",
-        "without_negatives: 1",
-        "1 files, 3 rows, 0 faults",
-    ):
-        assert line in done.output
-
-
-def test_check_lists_every_fault_and_goes_on(lmk: Callable[..., Result], tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    write(folder / "a.jsonl", ROW, *[{"query": "q", "pos": "text"}] * 25)
-    cut = write(folder / "b.jsonl.gz", *rows(500))
-    cut.write_bytes(cut.read_bytes()[:-100])
-    write(folder / "c.jsonl", ROW)
-    write(folder / "d.jsonl")
-    done = lmk("data", "check", folder, tmp_path / "missing.jsonl", "--json")
-    assert done.exit_code == 1
-    found = json.loads(done.stdout)
-    files = {Path(one["file"]).name: one for one in found["files"]}
-    assert [(one["line"], one["case"]) for one in files["a.jsonl"]["faults"]] == [
-        (line, "wrong_type") for line in range(2, 27)
-    ]
-    assert [one["case"] for one in files["b.jsonl.gz"]["faults"]] == ["truncated"]
-    assert 0 < files["b.jsonl.gz"]["rows"] < 500
-    assert (files["c.jsonl"]["rows"], files["c.jsonl"]["faults"]) == (1, [])
-    assert [one["case"] for one in files["d.jsonl"]["faults"]] == ["no_rows"]
-    assert found["faulty"] == 27
-    assert "missing.jsonl: does not exist" in found["problems"][0]
-    said = lmk("data", "check", folder).output
-    assert f"{folder / 'a.jsonl'}:21: 'pos' must be a list of strings" in said
-    assert f"{folder / 'a.jsonl'}:22: " not in said
-    assert "and 5 more (--all or --json lists them)" in said
-    assert f"{folder / 'a.jsonl'}:26: " in lmk("data", "check", folder, "--all").output
-
-
-def test_check_counts_tokens(lmk: Callable[..., Result], tmp_path: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(tmp_path / "tok")
-    path = write(tmp_path / "rows.jsonl", {"query": "a b", "pos": ["a b c d"], "neg": ["a", "x y"]})
-    done = lmk("data", "check", path, "--tokenizer", tmp_path / "tok", "--json")
-    (found,) = json.loads(done.stdout)["files"]
-    assert {name: values["mean"] for name, values in found["tokens"].items()} == {
-        "query": 2.0,
-        "positive": 4.0,
-        "negative": 1.5,
-    }
-
-
-def test_check_of_the_real_excerpts(lmk: Callable[..., Result], shared: Path) -> None:
-    done = lmk("data", "check", shared / "data/train", "--json")
-    found = json.loads(done.stdout)
-    assert (done.exit_code, len(found["files"]), found["rows"], found["faulty"]) == (0, 8, 3657, 0)
-    by_name = {Path(one["file"]).name: one for one in found["files"]}
-    splade = by_name["msmarco_v2_dl21_splade.jsonl"]
-    assert (splade["negatives_a_row"]["min"], splade["negatives_a_row"]["max"]) == (12, 15)
-    assert splade["counts"]["duplicate_negatives"] == 15 * 296 - round(296 * splade["negatives_a_row"]["mean"])
-    assert (round(splade["positive_scores"]["min"]), round(splade["positive_scores"]["max"])) == (154, 334)
-    assert by_name["sts.jsonl"]["rows_with_scores"] == 0
-    assert by_name["nli.jsonl"]["counts"]["key_not_read:type"] == 10
-
-
-# lmk data build
-
-
 @pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".jsonl.gz"])
 @pytest.mark.parametrize("name", ["msmarco-passage", "msmarco-document"])
 def test_msmarco_of_published_parts(
@@ -214,7 +127,7 @@ def test_other_numbers_of_rows_are_refused_or_marked(tmp_path: Path) -> None:
     out = tmp_path / "runs/data/msmarco-passage"
     with pytest.raises(ValueError, match=r"has 502,939 rows, and these files hold 3; --any-count builds it"):
         build_published("msmarco-passage", [source], out, report=quiet)
-    assert list(out.parent.iterdir()) == []
+    assert [path.name for path in out.parent.iterdir()] == [".msmarco-passage.lock"]
     build_published("msmarco-passage", [source], out, any_count=True, report=quiet)
     assert json.loads((out / "DATA.json").read_text())["version"] == "1-excerpt"
     with pytest.raises(DataSetMissing, match="version '1-excerpt', but this is to be"):
@@ -228,7 +141,7 @@ def test_faulty_rows_stop_a_build(counted: Callable[..., None], tmp_path: Path) 
     counted(rows=9)
     with pytest.raises(DataError, match=r"rows.jsonl:4: the key 'pos' is missing"):
         build_published("msmarco-document", [source], tmp_path / "out", report=quiet)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"], "nothing half is left"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.lock", "rows.jsonl"], "nothing half is left"
     build_published("msmarco-document", [source], tmp_path / "out", max_faulty=0.1, report=quiet)
     manifest = json.loads((tmp_path / "out/DATA.json").read_text())
     assert (manifest["rows"], manifest["counts"]["missing_key"], len(manifest["faults"])) == (9, 1, 1)
@@ -245,10 +158,15 @@ def test_a_killed_build_leaves_nothing_that_looks_whole(
 
     with monkeypatch.context() as patch:
         patch.setattr(published, "write_json", killed)
+        # As if by SIGKILL: nothing is cleared away.
+        patch.setattr(published._Writing, "abandon", lambda self: [one.close() for one in self.streams.values()])
         with pytest.raises(KeyboardInterrupt):
             build_published("msmarco-passage", [source], tmp_path / "out", report=quiet)
+    (left,) = tmp_path.glob(".out.*.*")
+    assert (left / "rows.jsonl").stat().st_size
     assert not (tmp_path / "out").exists()
     assert build_published("msmarco-passage", [source], tmp_path / "out", report=quiet).is_dir()
+    assert not left.exists(), "the next build clears it away"
 
 
 def test_bge_m3_by_language(counted: Callable[..., None], lmk: Callable[..., Result], tmp_path: Path) -> None:
