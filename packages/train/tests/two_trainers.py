@@ -20,8 +20,8 @@ from lmk_core import Embedder
 from lmk_train.callbacks import MetricsReporter
 from lmk_train.config import TrainConfig
 from lmk_train.data import ContrastiveData
-from lmk_train.modules import ContrastiveModule
 from lmk_train.fitting import seed_everything
+from lmk_train.modules import ContrastiveModule
 
 
 class Unwrapped(DDPStrategy):
