@@ -82,8 +82,10 @@ class FirstEnd:
             return cause_of(self._failures)
 
     def close(self) -> None:
-        """Listens no more."""
+        """Listens no more; what was said is still delivered."""
         self._socket.close()
+        for peer in self._peers:
+            peer.connection.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed
