@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lmk_core.layouts.layout import Layouts
 from lmk_core.texts.chunks import Chunks
@@ -39,14 +40,14 @@ def plain_layouts(texts: TokenizedTexts, tokens: SpecialTokens, max_length: int,
         separators = np.zeros(len(ids), dtype=bool)
         separators[ranges(first_starts + firsts, between)] = True
     if step is None:
-        return Layouts(ids, bounds, _first_position(texts, lengths, head), np.arange(len(texts) + 1))
+        return Layouts(ids, bounds, _first_position(texts, lengths, head, max_length), np.arange(len(texts) + 1))
     counts = -(-lengths // step)
     pooled = ranges(np.zeros_like(counts), counts) * step
     if separators is not None:
         kept = ~separators[pooled + np.repeat(bounds[:-1], counts)]
         pooled, counts = pooled[kept], row_sums(kept, to_bounds(counts))
     laid_out = Layouts(ids, bounds, pooled.astype(np.int32), to_bounds(counts))
-    return laid_out if texts.unpooled is None else laid_out.pooled_from(_text_starts(texts, head))
+    return laid_out if texts.unpooled is None else laid_out.pooled_from(_text_starts(texts, head, max_length))
 
 
 def multi_cls_layouts(texts: TokenizedTexts, chunks: Chunks, tokens: SpecialTokens, max_length: int) -> Layouts:
@@ -104,15 +105,15 @@ def _kept(texts: TokenizedTexts, separators: int, room: int) -> tuple[Ints, Ints
     return np.where(is_pair, both[0], np.minimum(firsts, room)), np.where(is_pair, both[1], 0), between
 
 
-def _text_starts(texts: TokenizedTexts, head: int) -> Ints:
-    """[texts] the position of the first token behind the prompt; 0 where there is no prompt."""
+def _text_starts(texts: TokenizedTexts, head: int, max_length: int) -> Ints:
+    """[texts] the position of the first token behind the prompt (the last SEP at most); 0 where there is no prompt."""
     assert texts.unpooled is not None
-    return np.where(texts.unpooled > 0, texts.unpooled + head, 0)
+    return np.where(texts.unpooled > 0, np.minimum(texts.unpooled + head, max_length - 1), 0)
 
 
-def _first_position(texts: TokenizedTexts, lengths: Ints, head: int) -> np.ndarray:
+def _first_position(texts: TokenizedTexts, lengths: Ints, head: int, max_length: int) -> NDArray[np.int32]:
     """[texts] position 0, or the first one behind a prompt that is not pooled, as Sentence Transformers has it."""
     if texts.unpooled is None:
         return np.zeros(len(texts), dtype=np.int32)
-    starts = _text_starts(texts, head)
+    starts = _text_starts(texts, head, max_length)
     return np.where(starts < lengths, starts, 0).astype(np.int32)

@@ -74,7 +74,8 @@ def _read_pieces(
     cut = pieces_of or (lambda text: [(0, len(text))])
     pieces = [[(part, cut(part)) for part in ([text] if isinstance(text, str) else text)] for text in texts]
     flat = [part[start:end] for parts in pieces for part, spans in parts for start, end in spans]
-    ids, lengths, offsets = tokenize_texts(tokenizer, flat, limit, with_offsets)
+    # Which of a pair's texts is cut depends on which one is longer, so pairs are kept whole.
+    ids, lengths, offsets = tokenize_texts(tokenizer, flat, limit if pieces_of else None, with_offsets)
     piece_bounds = to_bounds(np.array([sum(len(spans) for _, spans in parts) for parts in pieces], dtype=np.int64))
     token_bounds = to_bounds(lengths)
     bounds = token_bounds[piece_bounds]
@@ -103,7 +104,7 @@ def _piece_starts(pieces: Sequence[Sequence[tuple[str, list[tuple[int, int]]]]])
     return np.array(starts, dtype=np.int32)
 
 
-def checked_texts_and_pairs(texts: Sequence[Text]) -> list[Text]:
+def checked_texts_and_pairs(texts: Sequence[Any]) -> list[Text]:
     """The texts and pairs as a list.
 
     Raises:
@@ -122,10 +123,12 @@ def checked_texts_and_pairs(texts: Sequence[Text]) -> list[Text]:
 
 def _described(text: object) -> str:
     name = type(text).__name__
-    return f"a {name} of {len(text)}" if isinstance(text, (tuple, list)) and len(text) != 2 else name
+    if not isinstance(text, (tuple, list)):
+        return name
+    return f"a {name} of " + (" and ".join(type(part).__name__ for part in text) if len(text) == 2 else str(len(text)))
 
 
-def checked_prompts(prompt: str | Sequence[str] | None, num_texts: int) -> list[str] | None:
+def checked_prompts(prompt: str | Sequence[Any] | None, num_texts: int) -> list[str] | None:
     """One prompt for each text; None where there is none at all.
 
     Raises:

@@ -27,7 +27,7 @@ class TokenizedTexts:
     """[all tokens, 2] the characters (start, end) of each token in its own text, which does not count its prompt.
     The characters of a pair are those of its two texts joined. Only when asked for."""
     limit: int | None = None
-    """How many tokens of a text (of each of a pair, of a sentence) were kept at most; None if all."""
+    """How many tokens of a text (or of a sentence) were kept at least, where it has so many; None if all."""
     seconds: Ints | None = None
     """[texts] the tokens of a pair's first text, -1 for a text that is no pair; None where there is no pair."""
     unpooled: Ints | None = None

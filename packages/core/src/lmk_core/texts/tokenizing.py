@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -47,25 +49,41 @@ def _encode(tokenizer: Any, texts: Sequence[str], limit: int | None, with_offset
     return _joined(ids, [encoding.offsets[:limit] for encoding in encodings] if with_offsets else None)
 
 
+class _Settings:
+    """One thread at a time: another one would set a tokenizer back while this one still encodes with it."""
+
+    lock = Lock()
+
+    @classmethod
+    def renew(cls) -> None:
+        """A process that is forked while a thread holds the lock would wait for it for ever."""
+        cls.lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Settings.renew)
+
+
 @contextmanager
 def _plain_settings(backend: Any) -> Generator[Any]:
     """No truncation, no padding, no special tokens found in texts; what was set before is set again afterwards."""
-    truncation, padding, split = backend.truncation, backend.padding, backend.encode_special_tokens
-    if truncation is not None:
-        backend.no_truncation()
-    if padding is not None:
-        backend.no_padding()
-    if not split:
-        backend.encode_special_tokens = True
-    try:
-        yield backend
-    finally:
+    with _Settings.lock:
+        truncation, padding, split = backend.truncation, backend.padding, backend.encode_special_tokens
         if truncation is not None:
-            backend.enable_truncation(**truncation)
+            backend.no_truncation()
         if padding is not None:
-            backend.enable_padding(**padding)
+            backend.no_padding()
         if not split:
-            backend.encode_special_tokens = False
+            backend.encode_special_tokens = True
+        try:
+            yield backend
+        finally:
+            if truncation is not None:
+                backend.enable_truncation(**truncation)
+            if padding is not None:
+                backend.enable_padding(**padding)
+            if not split:
+                backend.encode_special_tokens = False
 
 
 def _encode_slowly(tokenizer: Any, texts: Sequence[str], limit: int | None, with_offsets: bool) -> Tokens:
