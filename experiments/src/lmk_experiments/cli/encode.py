@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lmk_core.pooling import PoolingConfig
 from lmk_experiments.cli.encode_read import TextFile
 from lmk_experiments.cli.interrupts import resumable
 
@@ -58,6 +59,8 @@ def encode(
     source = TextFile(file.expanduser(), text_key, id_key)
     next(source.rows(), None)  # a mistake in the first row is told before anything heavy is imported
     chunks: Any = int(granularity) if granularity is not None and granularity.isdecimal() else granularity
+    if chunks is not None:
+        PoolingConfig("landmark").with_granularity(chunks)  # told before anything heavy is imported
     options: EncodeOptions = {
         "max_length": max_length,
         "batch_tokens": batch_tokens,
