@@ -14,15 +14,13 @@ from lmk_experiments.records import Cell, load_grid
 Lmk = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path, mini: Callable[..., Path], lmk: Lmk) -> None:
+def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path, mini: Callable[..., Path]) -> None:
     command = [sys.executable, "-m", "lmk_experiments.cli.main", "run", str(mini(tmp_path))]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         seen = []
         for line in running.stdout:
             seen.append(line)
-            if "reading" in line:
-                assert "mini: its data is being built: quickstart-tiny" in lmk("status", "mini", cwd=tmp_path).stdout
             if "started (" in line:
                 break
         assert running.poll() is None, "".join(seen)
@@ -31,8 +29,6 @@ def test_an_interrupted_run_says_how_it_goes_on(tmp_path: Path, mini: Callable[.
     assert running.returncode == 130
     assert errors.splitlines()[-1] == "interrupted; the same command goes on where it stopped"
     assert "Traceback" not in errors
-    [training] = [cell for cell in map(Cell, (tmp_path / "runs/trainings").iterdir()) if cell.events()]
-    assert str(training.state()) == "stopped (run it again to go on)"
 
 
 def test_cells_whose_done_file_was_damaged_are_done_again(finished: Path, lmk: Lmk, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lmk_experiments.cli.grids import status
+from lmk_experiments.cli.run_grid import prepare
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import (
     Cell,
@@ -252,6 +254,20 @@ def test_a_result_that_cannot_be_written_is_a_recorded_failure(cell: Cell) -> No
     assert cell.done() is None
 
 
+@pytest.mark.parametrize("how", [KeyboardInterrupt(), SystemExit(143)])
+def test_what_was_stopped_has_not_failed(how: BaseException, tmp_path: Path) -> None:
+    cell = training_cell(tmp_path, "0" * 12).create("training", {})
+
+    def work(_: CellRecorder) -> dict[str, str]:
+        raise how
+
+    with pytest.raises(type(how)):
+        work_on(cell, work)
+    assert str(cell.state()) == "stopped (run it again to go on)"
+    append_line(cell.folder / "events.jsonl", {"time": 1, "event": "rank_failed", "reason": "rank 1 of 2"})
+    assert str(cell.state()) == "failed (rank 1 of 2)"
+
+
 def test_a_grid_that_has_just_been_started_is_told_from_one_that_was_not(tmp_path: Path) -> None:
     with preparing(tmp_path, "mine", "its data is being built: quickstart"):
         with pytest.raises(
@@ -264,6 +280,19 @@ def test_a_grid_that_has_just_been_started_is_told_from_one_that_was_not(tmp_pat
     (tmp_path / "grids/mine/preparing.json").write_text(note.replace(str(os.getpid()), "2147483600"))
     with pytest.raises(ValueError, match="no grid 'mine' was run"):  # its process is gone
         load_grid(tmp_path, "mine")
+
+
+def test_status_says_that_the_data_of_a_run_is_being_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(name: str, root: Path, **_: object) -> None:
+        status("quickstart", root)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lmk_experiments.builders.build", build)
+    with pytest.raises(KeyboardInterrupt):
+        prepare("quickstart", tmp_path, ())
+    assert capsys.readouterr().out.startswith("quickstart: its data is being built: quickstart (process ")
 
 
 def test_a_grids_record_round_trips(tmp_path: Path) -> None:
