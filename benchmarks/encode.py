@@ -1,4 +1,4 @@
-"""`Embedder.encode` beside `SentenceTransformer.encode`: the same small ModernBERT, texts, vectors; how long each takes.
+"""`Embedder.encode` beside `SentenceTransformer.encode`: the same small ModernBERT, texts and vectors, and their time.
 
 Run: ``python benchmarks/encode.py [repetitions]``. Both run in this process, one after the other in turn; seconds are
 those of the processor, which other processes on the machine disturb least. A ratio is of medians, its spread from the

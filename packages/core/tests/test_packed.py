@@ -130,11 +130,11 @@ def dense_attention(query, key, value, bounds, half_window):
 )
 def test_attention_of_segments(lengths, half_window):
     generator = torch.Generator().manual_seed(sum(lengths))
-    lengths = sorted(lengths, reverse=True)
     bounds = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32)
     inputs = [torch.randn(sum(lengths), 2, 4, generator=generator, requires_grad=True) for _ in range(3)]
     upstream = torch.randn(sum(lengths), 2, 4, generator=generator)
-    found = Segments(bounds, max(lengths)).attend(*inputs, half_window=half_window, scale=None)
+    segments = Segments(bounds, max(lengths))
+    found = attention._anywhere(*inputs, segments=segments, half_window=half_window, scale=None, dropout=0.0)
     wanted = dense_attention(*inputs, bounds, half_window)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
     for own, reference in zip(

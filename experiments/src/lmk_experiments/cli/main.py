@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from lmk_experiments.cli import doctor, evaluations, fan_out, fetching, grids, steps, tables, tracking, upkeep
+from lmk_experiments.cli import doctor, encode, evaluations, fan_out, fetching, grids, steps, tables, tracking, upkeep
 from lmk_experiments.errors import WorkFailed
 from lmk_slurm import SchedulerError
 
@@ -51,6 +51,7 @@ upkeep.register(app)
 steps.register(app)
 evaluations.register(app)
 fetching.register(app)
+encode.register(app)
 doctor.register(app)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from transformers import AutoModel, PreTrainedConfig
 
 from lmk_core.encoders.causal import why_causal
 from lmk_core.encoders.gte import PUBLISHED_TYPE, gte_config
+
+_HUB_NAME = re.compile(r"(?!.*(--|\.\.))(?![-.])([A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*(?<![-.])", re.ASCII)
 
 
 class EncoderError(ValueError):
@@ -92,20 +95,15 @@ def refuse_unknown_place(name: str) -> None:
     Raises:
         EncoderError: for a file, or a path that is no folder and could be no name of the Hub.
     """
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
     if Path(name).is_dir():
         return
     if Path(name).is_file():
         raise EncoderError(f"{name}: is a file, not a model's folder")
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
+    if not _HUB_NAME.fullmatch(name):
         raise EncoderError(
             f"{name}: there is no such folder (looked for in {Path.cwd()}), and no model of the Hugging Face Hub can "
             "have this name (valid: name or owner/name)"
-        ) from None
+        )
 
 
 def _config(name: str, revision: str | None) -> dict[str, Any]:
