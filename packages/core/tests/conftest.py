@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import random
 import shutil
@@ -97,12 +98,14 @@ def texts_of():
 def real_tokenizer(shared, tmp_path_factory):
     """Loads a tokenizer of the reference data by its folder's name, unpacked into a temporary folder.
 
-    The root's ``shared`` fixture skips where the reference data is absent.
+    Loading takes a second, so that all tests have the same one: a test that changes it loads its own from there
+    (``name_or_path``). The root's ``shared`` fixture skips where the reference data is absent.
     """
     from transformers import AutoTokenizer
 
     root = tmp_path_factory.mktemp("tokenizers")
 
+    @functools.cache
     def load(name: str, **kwargs: str):
         folder = root / name
         if not folder.exists():

@@ -1,4 +1,4 @@
-"""Real tokenizers: layouts made by the paper's published code, and special tokens' characters in texts."""
+"""Real tokenizers: layouts made by the paper's published code, and the baselines' ordinary call."""
 
 from __future__ import annotations
 
@@ -33,24 +33,6 @@ def test_golden_layouts(shared, real_tokenizer, name):
         assert layout.input_ids[:12] == line["first_ids"]
         assert layout.input_ids[-12:] == line["last_ids"]
         assert digest(layout.input_ids) == line["sha1"]
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_characters_of_special_tokens(real_tokenizer, name):
-    tokenizer = real_tokenizer(name, **TOKENIZERS[name])
-    special = f"{tokenizer.cls_token} {tokenizer.sep_token} {tokenizer.pad_token} [SEP] </s> <eos> "
-    texts = [special * 20, "an ordinary text", special]
-    for kind in ("landmark", "multi_cls", "mean"):
-        pooling = PoolingTokenizer(tokenizer, PoolingConfig(kind), 64)
-        layout = pooling.layouts(texts)[0]
-        ids = tokenizer("word " * 200, add_special_tokens=False)["input_ids"]
-        assert len(ids) > 64
-        assert layout.pooled == pooling.layouts(["word " * 200])[0].pooled
-        assert len(layout) == 64
-    landmark = pooling.tokens.landmark
-    if name != "xlm-roberta-base":  # whose vocabulary holds "</s>" as a piece of text
-        layout = LandmarkTokenizer(tokenizer, 8, 512).layouts(texts)[0]
-        assert [position for position, token in enumerate(layout.input_ids) if token == landmark] == layout.pooled
 
 
 @pytest.mark.parametrize("name", ["modernbert-base", "bert-base-uncased", "xlm-roberta-base"])

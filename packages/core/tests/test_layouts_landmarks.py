@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmk_core import LandmarkTokenizer, PoolingConfig, PoolingTokenizer, SpecialTokens
@@ -156,6 +156,7 @@ def naive(ids, granularity, max_length):
     granularity=st.integers(1, 40),
     max_length=st.integers(2, 140),
 )
+@settings(deadline=None)
 def test_cut_is_insert_then_cut(ids, granularity, max_length):
     layout = landmark_layout(ids, granularity, TOKENS, max_length, "cut")
     assert (layout.input_ids, layout.pooled) == naive(ids, granularity, max_length)
@@ -168,6 +169,7 @@ def test_cut_is_insert_then_cut(ids, granularity, max_length):
     overflow=st.sampled_from(["cut", "budget"]),
     tokens=st.sampled_from([TOKENS, HEADLESS]),
 )
+@settings(deadline=None)
 def test_properties_of_any_chunks(ids, lengths, max_length, overflow, tokens):
     """Chunks of any lengths, as sentences make them."""
     ends = np.cumsum(lengths)
@@ -191,6 +193,7 @@ def test_properties_of_any_chunks(ids, lengths, max_length, overflow, tokens):
 
 
 @given(text=st.text(max_size=200), granularity=st.integers(1, 20), max_length=st.integers(2, 60))
+@settings(deadline=None)
 def test_removing_landmarks_gives_the_plain_ids_back(tiny_tokenizer_folder, text, granularity, max_length):
     tokenizer = loaded(tiny_tokenizer_folder)
     (layout,) = LandmarkTokenizer(tokenizer, granularity, max_length).layouts([text])
