@@ -53,14 +53,12 @@ def padded_by_peer(peer: SentenceTransformer, run: Callable[[], Any]) -> float:
     """The share of what the peer computes that is padding."""
     counts = [0, 0]
 
-    def count(_: Any, __: Any, given: dict[str, Any]) -> None:
-        mask = given.get("attention_mask")
-        if mask is not None:
-            counts[0] += int(mask.sum())
-            counts[1] += mask.numel()
+    def count(_: Any, given: tuple[dict[str, Any], ...]) -> None:
+        mask = given[0]["attention_mask"]
+        counts[0] += int(mask.sum())
+        counts[1] += mask.numel()
 
-    transformer: Any = peer[0]
-    hook = transformer.auto_model.register_forward_pre_hook(count, with_kwargs=True)
+    hook = peer[0].register_forward_pre_hook(count)
     run()
     hook.remove()
     return 1 - counts[0] / counts[1]
