@@ -167,13 +167,14 @@ def _poolings(model: str, given: list[str], granularity: str | None) -> list[Poo
         except (YamlError, PoolingConfigError) as error:
             raise ValueError(f"--pooling {text}: {error}") from None
     sizes = [] if granularity is None else granularity.split(",")
+    if not all(size.strip().isdecimal() and int(size) >= 1 for size in sizes):
+        raise ValueError(f"--granularity {granularity}: expected numbers of at least 1, for example 32,64,128")
+    if len(set(map(int, sizes))) < len(sizes):
+        raise ValueError(f"--granularity {granularity}: the same reading stands there twice")
     if sizes:
-        saved = saved_pooling(model)
+        saved = saved_pooling(model)  # takes seconds, so mistakes are told before it
         landmark = saved if saved is not None and saved.kind == "landmark" else PoolingConfig("landmark")
-        for size in sizes:
-            if not size.strip().isdecimal() or int(size) < 1:
-                raise ValueError(f"--granularity {granularity}: expected numbers of at least 1, for example 32,64,128")
-            found.append(landmark.with_granularity(int(size)))
+        found += [landmark.with_granularity(int(size)) for size in sizes]
     if len(set(found)) < len(found):
         raise ValueError("the same reading stands twice in --pooling and --granularity")
     return found
