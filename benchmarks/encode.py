@@ -61,7 +61,7 @@ def corpora(words: list[str], tokens_of: Callable[[str], int]) -> dict[str, list
 
 
 def build_model(folder: Path, words: list[str]) -> None:
-    """A small random ModernBERT (hidden 128, 4 layers, of which 2 are local) with a tokenizer trained on the words."""
+    """A small random ModernBERT (hidden 128, 4 layers, some of them local) with a tokenizer trained on the words."""
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
