@@ -164,6 +164,33 @@ def test_parts_are_gone_on_with(tmp_path, monkeypatch):
         list(encode_write.Parts(out, {"model": "m"}).unfinished(rows[:2]))
 
 
+def test_long_texts_are_fewer_a_part_and_all_rows_are_counted(lmk, tmp_path, model_folder, monkeypatch):
+    """What is done at once, and what the command says at the end, also when a part was done before."""
+    monkeypatch.setattr(encode_write, "PART_CHARACTERS", 40)
+    path = write_jsonl(tmp_path / "texts.jsonl")
+    parts = encode_write.Parts(tmp_path / "x.jsonl", {})
+    assert [[key for key, _ in part] for part in parts.unfinished(TextFile(path).rows())] == [["d1", "d2"], KEYS[2:]]
+    (tmp_path / ".x.jsonl.parts" / "parts.json").unlink()
+    written = encode_write.Parts.add
+    calls = []
+
+    def add(parts, rows):
+        calls.append(written(parts, rows))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(encode_write.Parts, "add", add)
+    command = (model_folder, path, "--out", "l.parquet", "--device", "cpu", "--landmarks")
+    assert lmk(*command)[0] == 130
+    assert not Path("l.parquet").exists()
+    # With the length that the model has itself said aloud, it is the same encoding; with another one it is not.
+    code, _, err = lmk(*command, "--max-length", "30")
+    assert (code, "half of an encoding with another max_length" in " ".join(err.split())) == (2, True)
+    code, out, err = lmk(*command, "--max-length", "64")
+    assert (code, len(calls)) == (0, 3), err
+    assert out == f"l.parquet: {parquet.read_metadata('l.parquet').num_rows} landmarks\n"
+
+
 @pytest.mark.parametrize(
     ("name", "content", "options", "says"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import importlib.util
 import json
 import os
 import signal
@@ -15,6 +18,7 @@ import torch
 
 from lmk_core import Embedder
 from lmk_core.embedder import VectorFileError, files
+from lmk_core.layouts.sentences import SentencexSplitter
 
 LENGTHS = [5, 40, 0, 12, 60, 3, 8, 9, 30, 31, 32]
 
@@ -106,6 +110,75 @@ def test_changes_are_refused(embedder, texts_of, tmp_path, small_shards):
     assert path.read_bytes() == before
 
 
+def test_what_decides_a_vector_is_part_of_the_record(embedder, tiny_model_folder, tmp_path):
+    """Special tokens, configuration and sentence splitter do; how somebody's batch was padded does not."""
+    path, texts = tmp_path / "vectors.npy", ["the river", "a stone"]
+    embedder.encode_to_file(texts, path)
+    hf_tokenizer = embedder.tokenizer.hf_tokenizer
+    hf_tokenizer(texts, padding=True, truncation=True, max_length=16)
+    assert embedder.encode_to_file(texts, path).shape == (2, 32)
+    hf_tokenizer.sep_token = hf_tokenizer.convert_ids_to_tokens(20)
+    with pytest.raises(VectorFileError, match="model: "):
+        embedder.encode_to_file(texts, path)
+    other = Embedder.from_pretrained(tiny_model_folder, "landmark", 8, max_length=64)
+    assert other.encode_to_file(texts, path).shape == (2, 32)
+    other.module.encoder.config.local_attention = 4
+    with pytest.raises(VectorFileError, match="model: "):
+        other.encode_to_file(texts, path)
+    english, german = (
+        Embedder.from_pretrained(
+            tiny_model_folder, "landmark", "sentence", max_length=64, sentence_splitter=SentencexSplitter(language)
+        )
+        for language in ("en", "de")
+    )
+    english.encode_to_file(texts, tmp_path / "sentences.npy")
+    with pytest.raises(VectorFileError, match="sentence_splitter: 'sentencex:en' then, 'sentencex:de' now"):
+        german.encode_to_file(texts, tmp_path / "sentences.npy")
+
+
+def test_a_finished_file_that_is_another_by_now(embedder, tmp_path):
+    path, texts = tmp_path / "vectors.npy", ["the river", "a stone"]
+    vectors = np.array(embedder.encode_to_file(texts, path))
+    np.save(path, vectors.astype(np.float64))
+    with pytest.raises(VectorFileError, match=r"vectors\.npy: holds float64 \(2, 32\), and .* says float32 \(2, 32\)"):
+        embedder.encode_to_file(texts, path)
+    path.write_bytes(b"junk")
+    with pytest.raises(VectorFileError, match=r"vectors\.npy: is no file of vectors"):
+        embedder.encode_to_file(texts, path)
+    path.unlink()
+    with pytest.raises(VectorFileError, match=r"vectors\.npy: is not there, and .*vectors\.npy\.json says"):
+        embedder.encode_to_file(texts, path)
+    path.with_name("vectors.npy.json").unlink()
+    np.testing.assert_array_equal(embedder.encode_to_file(texts, path), vectors)
+    path.with_name("vectors.npy.json").write_text('{"settings": "x", "shards": [], "done": true}')
+    with pytest.raises(VectorFileError, match="is no record of an encoding"):
+        embedder.encode_to_file(texts, path)
+
+
+def test_where_there_are_no_locks(embedder, tmp_path, monkeypatch):
+    """File systems of clusters may know none, and Windows has no such module."""
+
+    def fails(number):
+        def flock(*_):
+            raise OSError(number, os.strerror(number))
+
+        return flock
+
+    monkeypatch.setattr(fcntl, "flock", fails(errno.ENOSYS))
+    assert embedder.encode_to_file(["a"], tmp_path / "one.npy").shape == (1, 32)
+    monkeypatch.setattr(fcntl, "flock", fails(errno.EIO))
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        embedder.encode_to_file(["a"], tmp_path / "two.npy")
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    spec = importlib.util.spec_from_file_location("files_elsewhere", files.__file__)
+    elsewhere = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(elsewhere)
+    store = elsewhere.VectorFile(tmp_path / "three.npy", 2, {})
+    with store.writing() as add:
+        add(["a"], np.ones((1, 2), dtype=np.float32))
+        assert store.finish().tolist() == [[1, 1]]
+
+
 def test_files_of_others(embedder, tmp_path):
     path = tmp_path / "thesis.npy"
     path.write_bytes(b"ten years of work")
@@ -121,8 +194,9 @@ def test_files_of_others(embedder, tmp_path):
         embedder.encode_to_file(["a"], tmp_path / "new.npy", prompt=["q"])
     with pytest.raises(TypeError, match="expected many strings, found one str"):
         embedder.encode_to_file("a text", tmp_path / "new.npy")
-    with pytest.raises(TypeError, match=r"texts\[1\]: expected a string"):
-        embedder.encode_to_file(iter(["a", 3]), tmp_path / "new.npy")
+    for bad in (3, ("a", 3)):
+        with pytest.raises(TypeError, match=r"texts\[1\]: expected a string"):
+            embedder.encode_to_file(iter(["a", bad]), tmp_path / "new.npy")
 
 
 def test_no_text_at_all(embedder, tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmk_core import Embedder, PoolingConfig, PoolingConfigError
+from lmk_core.embedder import devices
 from lmk_core.embedder.batches import BatchOptions, BatchRunner
 from lmk_core.layouts import Layout
 from lmk_core.layouts.layout import Layouts
@@ -85,6 +86,11 @@ def test_out_of_memory_halves_the_budget(embedder, texts_of, packs):
             for batch in runner.batches(layouts.lengths):
                 runner.run(layouts.select(batch))
         assert max(tried) <= 400  # the budget stays halved
+        tried.clear()
+        with torch.no_grad():
+            found = runner.run(layouts)  # planned before, as another process plans for this one
+        assert max(tried) <= 400
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
         too_long = Layouts.from_list([Layout(list(range(5, 500)), [0])])
         with torch.no_grad(), pytest.raises(torch.OutOfMemoryError):
             runner.run(too_long)
@@ -193,3 +199,44 @@ def test_several_devices(embedder, texts_of):
         embedder.encode(texts, devices=[])
     with pytest.raises(RuntimeError, match="float99"):
         embedder.encode(texts, devices=["float99"])
+
+
+def test_parts_are_what_encode_gives(embedder, texts_of, monkeypatch):
+    """One start of the processes for all of them, and none for no part."""
+    parts = [texts_of([5, 40]), [], texts_of([3, 0, 90], seed=1)]
+    starts, real = [], devices._started
+    monkeypatch.setattr(devices, "_started", lambda *given: starts.append(1) or real(*given))
+    assert list(embedder.encode_parts([], devices=["cpu"])) == []
+    assert starts == []
+    found = list(embedder.encode_parts(iter(parts), devices=["cpu"], dim=8))
+    assert starts == [1]
+    for own, part in zip(found, parts, strict=True):
+        assert own.shape == (len(part), 8)
+        np.testing.assert_allclose(own, embedder.encode(part, dim=8), atol=1e-5)
+    for own, part in zip(embedder.encode_parts(parts, landmarks=True), parts, strict=True):
+        wanted = embedder.encode_landmarks(part)
+        assert [spans for _, spans in own] == [spans for _, spans in wanted]
+        for (vectors, _), (same, _) in zip(own, wanted, strict=True):
+            np.testing.assert_allclose(vectors, same, atol=1e-4)
+    with pytest.raises(TypeError, match="one for all texts"):
+        list(embedder.encode_parts(parts, prompt=["a", "b"]))
+    with pytest.raises(ValueError, match="the pooling kind 'landmark' only has them, not 'mean'"):
+        list(embedder.with_pooling(PoolingConfig("mean")).encode_parts(parts, landmarks=True))
+
+
+def test_whoever_makes_the_texts_may_train_meanwhile(embedder, texts_of, tmp_path):
+    """No gradient is recorded for encoding, and that is nobody else's affair."""
+    texts = texts_of([5, 40, 3])
+    seen = []
+
+    def stream():
+        for text in texts:
+            weight = torch.ones(2, requires_grad=True)
+            (weight * 2).sum().backward()
+            seen.append(weight.grad is not None and not torch.is_inference_mode_enabled())
+            yield text
+
+    for _ in embedder.encode_parts([text] for text in stream()):
+        seen.append(torch.is_grad_enabled() and not torch.is_inference_mode_enabled())
+    embedder.encode_to_file(stream(), tmp_path / "vectors.npy")
+    assert seen == [True] * 9

@@ -8,12 +8,20 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    RoFormerConfig,
+    RoFormerModel,
+)
 
 from lmk_core import Embedder, PooledEncoder, PoolingConfig, load_encoder
 from lmk_core.encoders import EncoderError
 from lmk_core.encoders.causal import why_causal
-from lmk_core.encoders.loading import max_positions
+from lmk_core.encoders.loading import max_positions, refuse_too_long
 
 SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 64}
 
@@ -113,6 +121,16 @@ def test_a_masked_language_model_loads_without_its_pooler(tmp_path):
 def test_positions_behind_the_padding_index(tmp_path):
     folder = save(tmp_path, "xlm-roberta", max_position_embeddings=34, pad_token_id=1)
     assert max_positions(load_encoder(folder)) == 32
+
+
+def test_positions_under_other_names():
+    config = RoFormerConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
+    )
+    encoder = RoFormerModel(config)
+    assert max_positions(encoder) == config.max_position_embeddings == 1536
+    with pytest.raises(ValueError, match="max_length: 1537 is beyond the model's table of positions; at most 1536"):
+        refuse_too_long(encoder, 1537)
 
 
 def test_type_of_the_weights(tiny_model_folder, tmp_path):

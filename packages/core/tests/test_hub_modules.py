@@ -185,10 +185,11 @@ def test_what_is_no_model_of_ours(tiny_model_folder, tmp_path):
         load_sentence_transformer(tiny_model_folder)
     folder = Embedder.from_pretrained(tiny_model_folder, "landmark", 8).save_pretrained(tmp_path / "model")
     modules = json.loads((folder / "modules.json").read_text())
-    modules[1]["type"] = "somebody.Else"
-    (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(SavedModelError, match=r"somebody\.Else is neither of lmk-core nor of Sentence Transformers"):
-        load_sentence_transformer(folder)
+    for kind in ("somebody.Else", "modeling_lmk.torch"):
+        modules[1]["type"] = kind
+        (folder / "modules.json").write_text(json.dumps(modules))
+        with pytest.raises(SavedModelError, match=f"{kind} is neither of lmk-core nor of Sentence Transformers"):
+            load_sentence_transformer(folder)
 
 
 def test_options_of_the_convenience(tiny_model_folder, tmp_path):
@@ -200,6 +201,11 @@ def test_options_of_the_convenience(tiny_model_folder, tmp_path):
     assert model.prompts["query"] == "q: "
     assert load_sentence_transformer(folder, prompts={"query": "other: "}).prompts["query"] == "other: "
     assert load_sentence_transformer(folder).similarity_fn_name == "cosine"
+    # Of loading the modules, as in SentenceTransformer itself.
+    half = load_sentence_transformer(folder, model_kwargs={"dtype": torch.bfloat16}, local_files_only=True)
+    assert half[0].model.dtype == torch.bfloat16
+    cut = load_sentence_transformer(folder, tokenizer_kwargs={"model_max_length": 33})
+    assert cut.tokenizer.model_max_length == 33
 
 
 def test_a_splitter_of_ones_own(tiny_model_folder, tmp_path):

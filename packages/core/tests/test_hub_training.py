@@ -103,7 +103,7 @@ def test_the_draw_in_workers(embedder, model, texts_of):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_forward_is_ours(embedder, model, texts_of, training):
-    texts = ["", *texts_of([1, 7, 40, 100])]
+    texts = ["", *texts_of([1, 7, 40, 100]), "the [SEP] river </s> of <s> [CLS] stone"]
     model.train(training)
     features = model.preprocess(texts)
     batch = one_layout(features, drawn=training)
@@ -112,6 +112,37 @@ def test_the_forward_is_ours(embedder, model, texts_of, training):
     torch.testing.assert_close(found["sentence_embedding"], wanted, atol=1e-5, rtol=0)
     assert torch.equal(found["attention_mask"], batch["attention_mask"])
     assert not any(name.startswith(("drawn", "read")) for name in found)
+
+
+OTHER_KINDS = [
+    PoolingConfig("cls"),
+    PoolingConfig("multi_cls", every=8),
+    PoolingConfig("mean"),
+    PoolingConfig("mean_at_k", k=8),
+    PoolingConfig("latent_attention", num_latents=6),
+    PoolingConfig("landmark", granularity=8),
+    PoolingConfig("landmark", granularity="sentence"),
+]
+
+
+@pytest.mark.parametrize("pooling", OTHER_KINDS, ids=lambda pooling: str(pooling.to_dict()))
+def test_the_trainers_forward_is_ours_for_every_kind(tiny_model_folder, texts_of, tmp_path, pooling):
+    """From rows through the trainer's own collator and loss, with special tokens' characters in the texts."""
+    embedder = Embedder.from_pretrained(tiny_model_folder, pooling, max_length=60)
+    model = load_sentence_transformer(embedder.save_pretrained(tmp_path / "model"))
+    texts = ["", "the [SEP] river </s>. of <s> [CLS] [PAD] stone", *texts_of([40, 9])]
+    rows = Dataset.from_dict({"anchor": texts, "positive": texts[::-1]})
+    arguments = SentenceTransformerTrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
+    loss = MultipleNegativesRankingLoss(model)
+    trainer = SentenceTransformerTrainer(model, arguments, train_dataset=rows, loss=loss)
+    features, _ = trainer.collect_features(trainer.data_collator(list(rows)))
+    model.train()
+    for feature, own in zip(features, (texts, texts[::-1]), strict=True):
+        with torch.no_grad():
+            wanted = embedder.module(**embedder.tokenizer(own))
+        found = model(dict(feature))["sentence_embedding"]
+        assert found.requires_grad
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
 
 
 class Watched(MultipleNegativesRankingLoss):

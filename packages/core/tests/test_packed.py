@@ -235,6 +235,14 @@ def test_the_flash_kernel_is_asked_for_the_same(tiny_tokenizer, texts_of, monkey
     assert windows == [-1, 8]
 
 
+@pytest.mark.parametrize(("capability", "runs"), [((7, 0), False), ((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_the_flash_kernel_is_not_asked_on_older_gpus(monkeypatch, capability, runs):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert attention.has_flash_kernel(torch.device("cuda", 0)) == runs
+    assert not attention.has_flash_kernel(torch.device("cpu"))
+
+
 def test_what_would_look_across_texts_is_refused(tiny_tokenizer, texts_of):
     pooling = PoolingConfig("mean")
     tokenizer = PoolingTokenizer(tiny_tokenizer, pooling, 96)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lmk_core import Embedder
     from lmk_core.embedder import EncodeOptions
 
+Part = list[tuple[str, str]]
+"""Ids and texts."""
 ENDINGS = (".npy", ".jsonl", ".parquet")
 
 
@@ -106,34 +108,30 @@ def _to_array(embedder: Embedder, source: TextFile, out: Path, options: EncodeOp
 
 
 def _to_rows(embedder: Embedder, source: TextFile, out: Path, options: EncodeOptions, landmarks: bool) -> int:
-    from lmk_core.embedder.files import model_digest
+    from lmk_core.embedder.files import encoding_settings
     from lmk_experiments.cli.encode_write import Parts
 
-    decisive = ("max_length", "dim", "prompt", "bf16")
-    settings = {
-        "model": model_digest(embedder.module, embedder.tokenizer.hf_tokenizer),
-        "pooling": embedder.pooling.to_dict(),
-        **{name: options.get(name) for name in decisive},
-        "landmarks": landmarks,
-    }
-    parts = Parts(out, settings)
-    count = 0
-    for part in parts.unfinished(source.rows()):
-        rows = list(_rows(embedder, part, options, landmarks))
-        parts.add(rows)
-        count += len(rows)
-    parts.join()
-    return count
+    parts = Parts(out, {**encoding_settings(embedder, options), "landmarks": landmarks})
+    taken: list[Part] = []
+
+    def texts() -> Iterator[list[str]]:
+        for part in parts.unfinished(source.rows()):
+            taken.append(part)
+            yield [text for _, text in part]
+
+    # All parts in one call, so that the processes of several devices start once.
+    for found in embedder.encode_parts(texts(), landmarks=landmarks, **options):
+        part = taken.pop()
+        parts.add(_landmark_rows(part, found) if landmarks else _vector_rows(part, found))
+    return parts.join()
 
 
-def _rows(
-    embedder: Embedder, part: list[tuple[str, str]], options: EncodeOptions, landmarks: bool
-) -> Iterator[dict[str, Any]]:
-    texts = [text for _, text in part]
-    if not landmarks:
-        for (own, _), vector in zip(part, embedder.encode(texts, **options), strict=True):
-            yield {"id": own, "vector": vector.tolist()}
-        return
-    for (own, _), (vectors, spans) in zip(part, embedder.encode_landmarks(texts, **options), strict=True):
+def _vector_rows(part: Part, found: Any) -> Iterator[dict[str, Any]]:
+    for (own, _), vector in zip(part, found, strict=True):
+        yield {"id": own, "vector": vector.tolist()}
+
+
+def _landmark_rows(part: Part, found: Any) -> Iterator[dict[str, Any]]:
+    for (own, _), (vectors, spans) in zip(part, found, strict=True):
         for number, (vector, (start, end)) in enumerate(zip(vectors, spans, strict=True)):
             yield {"id": own, "landmark": number, "start": start, "end": end, "vector": vector.tolist()}

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lmk_core.encoders import PooledEncoder
+from lmk_core.encoders.packed.attention import has_flash_kernel
 from lmk_core.layouts import Layouts
 from lmk_core.layouts.batch import pack_layouts, pad_layouts
 
@@ -45,12 +46,11 @@ class BatchOptions:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Generator[None]:
-    """Evaluation mode and no gradients inside; each submodule's own mode afterwards."""
+    """Evaluation mode inside; each submodule's own mode afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         for part, mode in modes:
             part.training = mode
@@ -72,7 +72,7 @@ class BatchRunner:
         self.batch_tokens = options.batch_tokens or (_CPU_TOKENS if on_cpu else _GPU_TOKENS)
         half = options.bf16 or next(module.parameters()).dtype != torch.float32
         # Without the flash kernel a GPU does better with one padded rectangle than with many small ones.
-        self.packs = module.can_pack and (on_cpu or half)
+        self.packs = module.can_pack and (on_cpu or (half and has_flash_kernel(device)))
 
     def batches(self, lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         """Indices in batches, longest first, within the budget as it is by then."""
@@ -86,20 +86,29 @@ class BatchRunner:
     def run(self, layouts: Layouts) -> NDArray[np.float32]:
         """Vectors [texts, dim] of the layouts as one batch, or [pooled, dim] of all their pooled positions.
 
+        A batch that was planned before the budget was halved is cut down to it.
+
         Raises:
             torch.OutOfMemoryError: if the memory does not hold one text alone.
         """
+        cost = int(layouts.lengths.sum()) if self.packs else len(layouts) * int(layouts.lengths.max())
+        if len(layouts) > 1 and cost > self.batch_tokens:
+            return self._run_halves(layouts)
         try:
-            return self._forward(layouts).cpu().numpy()
+            # Here, not around the whole encoding: whoever makes the texts meanwhile may want gradients.
+            with torch.inference_mode():
+                return self._forward(layouts).cpu().numpy()
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error) or len(layouts) == 1:
                 raise
         # Outside of the except clause, which would hold the failed batch's tensors.
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        cost = int(layouts.lengths.sum()) if self.packs else len(layouts) * int(layouts.lengths.max())
         self.batch_tokens = max(min(self.batch_tokens, cost) // 2, 1)
         warnings.warn(f"out of memory: batches of {self.batch_tokens} tokens from now on", stacklevel=2)
+        return self._run_halves(layouts)
+
+    def _run_halves(self, layouts: Layouts) -> NDArray[np.float32]:
         half = len(layouts) // 2
         return np.concatenate([self.run(layouts[:half]), self.run(layouts[half:])])
 

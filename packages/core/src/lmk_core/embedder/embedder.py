@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -11,16 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 from transformers import AutoTokenizer
 
 from lmk_core.embedder.choosing import refuse_loss, saved_splitter, wanted_pooling
-from lmk_core.embedder.encoding import LandmarkVectors, read_vectors, split_landmarks
-from lmk_core.embedder.files import VectorFile, model_digest
-from lmk_core.embedder.options import EncodeOptions, Job, check_options
+from lmk_core.embedder.encoding import LandmarkVectors, read_landmarks, read_rows
+from lmk_core.embedder.files import VectorFile, encoding_settings
+from lmk_core.embedder.options import EncodeOptions, Job, check_options, progress
 from lmk_core.embedder.saving import ForOthers, read_config, read_reduction, read_saved_prompts, write_model
 from lmk_core.encoders import PooledEncoder, load_encoder
-from lmk_core.encoders.loading import max_positions, refuse_unknown_place
+from lmk_core.encoders.loading import refuse_too_long, refuse_unknown_place
 from lmk_core.layouts import PoolingTokenizer
 from lmk_core.layouts.sentences import SentenceSplitter
 from lmk_core.pooling import PoolingConfig, PoolingConfigError
@@ -119,7 +118,7 @@ class Embedder:
         tokenizer = PoolingTokenizer(hf_tokenizer, wanted, max_length, splitter)
         if saved is not None and saved.pooling == wanted:
             read_reduction(name, module, revision)
-        _check_length(module, max_length)
+        refuse_too_long(module.encoder, max_length)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(module.eval().to(device), tokenizer, read_saved_prompts(name, revision) if saved else None)
 
@@ -184,11 +183,8 @@ class Embedder:
         if not readings:
             return []
         job = self._job(readings, options, len(given))
-        out = [np.zeros((len(given), job.dim), dtype=np.float32) for _ in readings]
-        with job.running() as runs, _progress(len(given) * len(readings), 0, options) as bar:
-            for number, indices, _, vectors in read_vectors(runs, job.readings, given, bar.update):
-                out[number][indices] = vectors
-        return out
+        with job.running() as runs, progress(len(given) * len(readings), 0, options) as bar:
+            return read_rows(runs, job.readings, given, job.dim, bar.update)
 
     def encode_to_file(
         self, texts: Iterable[Text], file: str | Path, **options: Unpack[EncodeOptions]
@@ -213,7 +209,7 @@ class Embedder:
         if not isinstance(options.get("prompt"), str | None):
             raise TypeError("prompt: one for all texts is wanted here, not a list")
         job = self._job([self.pooling], options, 0)
-        store = VectorFile(Path(file), job.dim, self._settings(options))
+        store = VectorFile(Path(file), job.dim, encoding_settings(self, options))
         total = len(texts) if isinstance(texts, Sized) else None
         shards = store.unfinished(iter(texts))
         first = next(shards, None)
@@ -222,13 +218,9 @@ class Embedder:
                 return store.open()
             with store.writing():
                 return store.finish()
-        with store.writing() as add, job.running() as runs, _progress(total, store.rows, options) as bar:
+        with store.writing() as add, job.running() as runs, progress(total, store.rows, options) as bar:
             for shard in chain([first], shards):
-                part = checked_texts_and_pairs(shard)
-                rows = np.zeros((len(part), job.dim), dtype=np.float32)
-                for _, indices, _, vectors in read_vectors(runs, job.readings, part, bar.update):
-                    rows[indices] = vectors
-                add(shard, rows)
+                add(shard, *read_rows(runs, job.readings, shard, job.dim, bar.update))
             return store.finish()
 
     def encode_landmarks(self, texts: Sequence[Text], **options: Unpack[EncodeOptions]) -> list[LandmarkVectors]:
@@ -242,14 +234,38 @@ class Embedder:
             ValueError: if the pooling is not landmark, or as in `encode`.
         """
         given = checked_texts_and_pairs(texts)
-        if self.pooling.kind != "landmark":
-            raise ValueError(f"landmarks: the pooling kind 'landmark' only has them, not {self.pooling.kind!r}")
+        _check_landmarks(self.pooling)
         job = self._job([self.pooling], options, len(given), landmarks=True)
-        found: dict[int, LandmarkVectors] = {}
-        with job.running() as runs, _progress(len(given), 0, options) as bar:
-            for _, indices, layouts, vectors in read_vectors(runs, job.readings, given, bar.update):
-                found.update(zip(indices.tolist(), split_landmarks(layouts, vectors), strict=True))
-        return [found[index] for index in range(len(given))]
+        with job.running() as runs, progress(len(given), 0, options) as bar:
+            return read_landmarks(runs, job.readings, given, bar.update)
+
+    def encode_parts(
+        self, parts: Iterable[Sequence[Text]], *, landmarks: bool = False, **options: Unpack[EncodeOptions]
+    ) -> Iterator[NDArray[np.float32] | list[LandmarkVectors]]:
+        """Embed many lists of texts, one after the other: for each what `encode` or `encode_landmarks` gives.
+
+        The processes of ``devices`` start once for all. Until the end the model is in evaluation mode.
+
+        Raises:
+            TypeError: as `encode`; or for a list of prompts: one is for all texts here.
+            ValueError: as `encode`, or as `encode_landmarks`.
+        """
+        if not isinstance(options.get("prompt"), str | None):
+            raise TypeError("prompt: one for all texts is wanted here, not a list")
+        if landmarks:
+            _check_landmarks(self.pooling)
+        job = self._job([self.pooling], options, 0, landmarks=landmarks)
+        parts = iter(parts)
+        first = next(parts, None)
+        if first is None:
+            return
+        with job.running() as runs, progress(None, 0, options) as bar:
+            for part in chain([first], parts):
+                given = checked_texts_and_pairs(part)
+                if landmarks:
+                    yield read_landmarks(runs, job.readings, given, bar.update)
+                else:
+                    yield from read_rows(runs, job.readings, given, job.dim, bar.update)
 
     def _job(
         self, readings: Sequence[PoolingConfig], options: EncodeOptions, num_texts: int, *, landmarks: bool = False
@@ -257,22 +273,10 @@ class Embedder:
         """What is to be run, with every option checked."""
         check_options(options, self.dim)
         max_length = options.get("max_length")
-        _check_length(self.module, self.max_length if max_length is None else max_length)
+        refuse_too_long(self.module.encoder, self.max_length if max_length is None else max_length)
         checked_prompts(options.get("prompt"), num_texts)
         modes = [self if pooling == self.pooling else self.with_pooling(pooling) for pooling in readings]
         return Job.of([(mode.module, mode.tokenizer) for mode in modes], options, dim=self.dim, landmarks=landmarks)
-
-    def _settings(self, options: EncodeOptions) -> dict[str, Any]:
-        """Everything that decides what a text's vector is."""
-        return {
-            "model": model_digest(self.module, self.tokenizer.hf_tokenizer),
-            "pooling": self.pooling.to_dict(),
-            "max_length": options.get("max_length") or self.max_length,
-            "dim": options.get("dim") or self.dim,
-            "prompt": options.get("prompt"),
-            "include_prompt": options.get("include_prompt", True),
-            "bf16": options.get("bf16", False),
-        }
 
     def save_pretrained(
         self, folder: str | Path, *, training: Mapping[str, Any] | None = None, card: Mapping[str, Any] | None = None
@@ -290,11 +294,6 @@ class Embedder:
         return write_model(folder, self.module, self.tokenizer, ForOthers(self.prompts, training, card))
 
 
-def _check_length(module: PooledEncoder, max_length: int) -> None:
-    limit = max_positions(module.encoder)
-    if limit is not None and max_length > limit:
-        raise ValueError(f"max_length: {max_length} is beyond the model's table of positions; at most {limit}")
-
-
-def _progress(total: int | None, initial: int, options: EncodeOptions) -> tqdm:
-    return tqdm(total=total, initial=initial, unit="text", disable=not options.get("show_progress", False))
+def _check_landmarks(pooling: PoolingConfig) -> None:
+    if pooling.kind != "landmark":
+        raise ValueError(f"landmarks: the pooling kind 'landmark' only has them, not {pooling.kind!r}")

@@ -85,6 +85,26 @@ def read_vectors(
                     done(len(indices))
 
 
+def read_rows(
+    running: Running, readings: Sequence[Reading], texts: Sequence[Text], dim: int, done: Callable[[int], Any]
+) -> list[NDArray[np.float32]]:
+    """The vectors [texts, dim] of each reading, in the order of the texts."""
+    out = [np.zeros((len(texts), dim), dtype=np.float32) for _ in readings]
+    for number, indices, _, vectors in read_vectors(running, readings, texts, done):
+        out[number][indices] = vectors
+    return out
+
+
+def read_landmarks(
+    running: Running, readings: Sequence[Reading], texts: Sequence[Text], done: Callable[[int], Any]
+) -> list[LandmarkVectors]:
+    """Each text's landmarks in one reading, in the order of the texts."""
+    found: dict[int, LandmarkVectors] = {}
+    for _, indices, layouts, vectors in read_vectors(running, readings, texts, done):
+        found.update(zip(indices.tolist(), split_landmarks(layouts, vectors), strict=True))
+    return [found[index] for index in range(len(texts))]
+
+
 def text_windows(texts: Sequence[Text], order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Cut many texts, taken in this order, into windows that are tokenized together."""
     start, characters = 0, 0

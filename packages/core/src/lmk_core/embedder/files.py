@@ -7,7 +7,7 @@ the file is renamed to ``NAME``.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hashlib
 import json
 import os
@@ -15,19 +15,34 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import uuid4
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lmk_core.texts.reading import Text
+from lmk_core.layouts.sentences import splitter_to_text
+from lmk_core.texts import SpecialTokens
+from lmk_core.texts.reading import Text, check_text
+
+if TYPE_CHECKING:
+    from lmk_core.embedder.embedder import Embedder
+    from lmk_core.embedder.options import EncodeOptions
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: two writers are not told from one there
+    fcntl = None
 
 SHARD_TEXTS = 16_384
 SHARD_CHARACTERS = 16_000_000
 _HEADER_BYTES = 128
 _FORMAT = 1
+# A file system without locks, as some of clusters are.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+# Of a model's config: where it came from and what wrote it, and how it is run.
+_SAYS_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
 
 
 class VectorFileError(ValueError):
@@ -95,10 +110,7 @@ class VectorFile:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.partial.open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise VectorFileError(f"{self.partial}: another process is writing it") from None
+            self._lock(lock)
             with self.partial.open("r+b") as stream:
                 if os.fstat(stream.fileno()).st_size < self._size(self.rows) and self.rows:
                     raise VectorFileError(
@@ -107,6 +119,17 @@ class VectorFile:
                     )
                 stream.truncate(self._size(self.rows))
                 yield lambda texts, vectors: self._add(stream, texts, vectors)
+
+    def _lock(self, stream: BinaryIO) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise VectorFileError(f"{self.partial}: another process is writing it") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
 
     def finish(self) -> NDArray[np.float32]:
         """Give the file its name and open it, memory-mapped and read-only."""
@@ -123,11 +146,24 @@ class VectorFile:
         return self.open()
 
     def open(self) -> NDArray[np.float32]:
-        """The finished file, memory-mapped and read-only."""
-        vectors: NDArray[np.float32] = np.load(self.path, mmap_mode="r" if self.rows else None)
-        if vectors.shape != (self.rows, self.dim):
+        """The finished file, memory-mapped and read-only.
+
+        Raises:
+            VectorFileError: if it is not there any more, or is not what was written.
+        """
+        try:
+            vectors: NDArray[np.float32] = np.load(self.path, mmap_mode="r" if self.rows else None)
+        except FileNotFoundError:
             raise VectorFileError(
-                f"{self.path}: has the shape {vectors.shape}, and {self.record_path} says {(self.rows, self.dim)}"
+                f"{self.path}: is not there, and {self.record_path} says that it is finished; "
+                "delete the record to start anew"
+            ) from None
+        except ValueError as error:
+            raise VectorFileError(f"{self.path}: is no file of vectors: {error}") from error
+        if (vectors.shape, vectors.dtype) != ((self.rows, self.dim), np.dtype("<f4")):
+            raise VectorFileError(
+                f"{self.path}: holds {vectors.dtype} {vectors.shape}, and {self.record_path} says float32 "
+                f"{(self.rows, self.dim)}; delete both to start anew"
             )
         return vectors
 
@@ -149,7 +185,7 @@ class VectorFile:
             return
         try:
             record = json.loads(self.record_path.read_text(encoding="utf-8"))
-            settings, self.shards, self.done = record["settings"], record["shards"], record["done"]
+            settings, self.shards, self.done = dict(record["settings"]), record["shards"], record["done"]
         except (ValueError, KeyError, TypeError) as error:
             raise VectorFileError(f"{self.record_path}: is no record of an encoding: {error!r}") from error
         changed = [key for key in {*settings, *self.settings} if settings.get(key) != self.settings.get(key)]
@@ -185,8 +221,7 @@ def text_shards(texts: Iterator[Any]) -> Iterator[list[Text]]:
     part: list[Text] = []
     characters = 0
     for row, text in enumerate(texts):
-        if not isinstance(text, (str, tuple, list)):
-            raise TypeError(f"texts[{row}]: expected a string or a pair of strings, found {type(text).__name__}")
+        check_text(text, row)
         part.append(text)
         characters += len(text) if isinstance(text, str) else sum(map(len, text))
         if len(part) >= SHARD_TEXTS or characters >= SHARD_CHARACTERS:
@@ -207,16 +242,40 @@ def texts_digest(texts: list[Text]) -> str:
     return digest.hexdigest()
 
 
+def encoding_settings(embedder: Embedder, options: EncodeOptions) -> dict[str, Any]:
+    """Everything that decides what a text's vector is."""
+    settings = {
+        "model": model_digest(embedder.module, embedder.tokenizer.hf_tokenizer),
+        "pooling": embedder.pooling.to_dict(),
+        "max_length": options.get("max_length") or embedder.max_length,
+        "dim": options.get("dim") or embedder.dim,
+        "prompt": options.get("prompt"),
+        "include_prompt": options.get("include_prompt", True),
+        "bf16": options.get("bf16", False),
+    }
+    splitter = embedder.tokenizer.sentence_splitter
+    if embedder.pooling.granularity == "sentence" and splitter is not None:
+        settings["sentence_splitter"] = splitter_to_text(splitter)
+    return settings
+
+
 def model_digest(module: Any, tokenizer: Any) -> str:
-    """Says whether weights and tokenizer are the same."""
+    """Says whether weights, configuration and tokenizer are the same."""
     digest = hashlib.sha256()
+    config = module.encoder.config.to_diff_dict()
+    known = {key: value for key, value in config.items() if key not in _SAYS_NOTHING}
+    digest.update(json.dumps(known, sort_keys=True, default=str).encode())
     for name, value in sorted(module.state_dict().items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         raw = value.detach().cpu().contiguous()
         digest.update(memoryview(raw.view(-1).view(torch.uint8).numpy()))
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    known = backend.to_str() if backend is not None else json.dumps(tokenizer.get_vocab(), sort_keys=True)
-    digest.update(known.encode("utf-8", "surrogatepass"))
+    words = tokenizer.get_vocab() if backend is None else json.loads(backend.to_str())
+    if backend is not None:
+        # How a batch was padded and cut that somebody made with it; a layout does both itself.
+        words |= {"padding": None, "truncation": None}
+    digest.update(json.dumps(words, sort_keys=True).encode())
+    digest.update(repr(SpecialTokens.from_tokenizer(tokenizer)).encode())
     return digest.hexdigest()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import torch
+from tqdm import tqdm
 
 from lmk_core.embedder.batches import BatchOptions
 from lmk_core.embedder.devices import Running, running
@@ -52,6 +53,11 @@ def check_options(options: EncodeOptions, width: int) -> None:
     dim = options.get("dim")
     if dim is not None and not 1 <= dim <= width:
         raise ValueError(f"dim: {dim}; valid: 1 to {width}, the model's own")
+
+
+def progress(total: int | None, initial: int, options: EncodeOptions) -> tqdm:
+    """The progress bar, or one that is not shown."""
+    return tqdm(total=total, initial=initial, unit="text", disable=not options.get("show_progress", False))
 
 
 @dataclass(frozen=True)

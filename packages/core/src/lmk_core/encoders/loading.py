@@ -16,6 +16,8 @@ from lmk_core.encoders.causal import why_causal
 from lmk_core.encoders.gte import PUBLISHED_TYPE, gte_config
 
 _HUB_NAME = re.compile(r"(?!.*(--|\.\.))(?![-.])([A-Za-z0-9_][\w.-]*/)?[A-Za-z0-9_][\w.-]*(?<![-.])", re.ASCII)
+# BERT's and most others', CLIP's, RoFormer's.
+_POSITION_TABLES = ("position_embeddings", "position_embedding", "embed_positions")
 
 
 class EncoderError(ValueError):
@@ -83,10 +85,21 @@ def _refuse_random_weights(name: str, info: Mapping[str, Any]) -> None:
 def max_positions(encoder: nn.Module) -> int | None:
     """The longest input, in tokens, of an encoder with a table of positions; None for rotary and the like."""
     for name, module in encoder.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+        if name.endswith(_POSITION_TABLES) and isinstance(module, nn.Embedding):
             # RoBERTa's table starts after the padding index.
             return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
     return None
+
+
+def refuse_too_long(encoder: nn.Module, max_length: int) -> None:
+    """Say so, rather than let an index fault tell.
+
+    Raises:
+        ValueError: for a length beyond the encoder's table of positions.
+    """
+    limit = max_positions(encoder)
+    if limit is not None and max_length > limit:
+        raise ValueError(f"max_length: {max_length} is beyond the model's table of positions; at most {limit}")
 
 
 def refuse_unknown_place(name: str) -> None:

@@ -14,6 +14,12 @@ from lmk_core.hub.travelling import MODULE_NAME, travelling_source
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+_OF_MODULES = (
+    *("model_kwargs", "processor_kwargs", "config_kwargs", "backend"),
+    *("token", "cache_folder", "local_files_only"),
+)
+_OWN = ("LayoutTransformer", "LayoutPooling")
+
 
 def load_sentence_transformer(
     name_or_path: str | Path, *, revision: str | None = None, **options: Any
@@ -27,7 +33,7 @@ def load_sentence_transformer(
         name_or_path: a folder written by `Embedder.save_pretrained` or by Sentence Transformers from such a model, or
             a name on the Hugging Face Hub.
         revision: of the Hub's repository.
-        options: of ``SentenceTransformer``, such as ``device``, ``prompts`` or ``truncate_dim``.
+        options: of ``SentenceTransformer``, such as ``device``, ``prompts``, ``truncate_dim`` or ``model_kwargs``.
 
     Raises:
         SavedModelError: if it is no saved model.
@@ -46,7 +52,13 @@ def load_sentence_transformer(
     listed = json.loads(path.read_text(encoding="utf-8"))
     if not any(entry["type"].startswith(f"{MODULE_NAME}.") for entry in listed):
         return SentenceTransformer(name, revision=revision, trust_remote_code=False, **options)
-    loaded = [_class(entry["type"], name).load(name, subfolder=entry["path"], revision=revision) for entry in listed]
+    # Of loading a module; with modules that are there SentenceTransformer passes over them in silence.
+    if "tokenizer_kwargs" in options:
+        options["processor_kwargs"] = options.pop("tokenizer_kwargs")
+    how = {key: options.pop(key) for key in _OF_MODULES if key in options}
+    loaded = [
+        _class(entry["type"], name).load(name, subfolder=entry["path"], revision=revision, **how) for entry in listed
+    ]
     config = find_file(name, "config_sentence_transformers.json", revision)
     saved = {} if config is None else json.loads(config.read_text(encoding="utf-8"))
     names = ("prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim")
@@ -57,7 +69,7 @@ def load_sentence_transformer(
 def _class(kind: str, name: str) -> Any:
     from sentence_transformers.util import import_from_string
 
-    if kind.startswith(f"{MODULE_NAME}."):
+    if kind in [f"{MODULE_NAME}.{own}" for own in _OWN]:
         return _own_class(kind)
     if kind.startswith("sentence_transformers."):
         return import_from_string(kind)

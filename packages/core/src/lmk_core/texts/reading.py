@@ -114,11 +114,20 @@ def checked_texts_and_pairs(texts: Sequence[Any]) -> list[Text]:
         raise TypeError(f"texts: expected a list of strings, found one {type(texts).__name__}; pass [text]")
     texts = list(texts)
     for index, text in enumerate(texts):
-        if isinstance(text, str):
-            continue
-        if not isinstance(text, (tuple, list)) or len(text) != 2 or not all(isinstance(part, str) for part in text):
-            raise TypeError(f"texts[{index}]: expected a string or a pair of strings, found {_described(text)}")
+        check_text(text, index)
     return texts
+
+
+def check_text(text: object, index: int) -> None:
+    """Refuse what is neither a text nor a pair of texts.
+
+    Raises:
+        TypeError: with its index.
+    """
+    if isinstance(text, str):
+        return
+    if not isinstance(text, (tuple, list)) or len(text) != 2 or not all(isinstance(part, str) for part in text):
+        raise TypeError(f"texts[{index}]: expected a string or a pair of strings, found {_described(text)}")
 
 
 def _described(text: object) -> str:

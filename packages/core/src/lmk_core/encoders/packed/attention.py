@@ -2,8 +2,8 @@
 
 An encoder whose config names `NAME` works as before on padded batches (transformers' own SDPA attention). Called with
 ``packed_segments`` it attends inside each text only: on CUDA with `torch.nn.attention.varlen`, elsewhere, and where
-that kernel cannot (float32, dropout), with `Segments.attend`. The choice is made by the arguments of the call and by
-nothing else, so that gradient checkpointing, which calls again later, gets the same.
+that kernel cannot (float32, dropout, an older GPU), with `Segments.attend`. The choice is made by the arguments of the
+call and their device alone, so that gradient checkpointing, which calls again later, gets the same.
 """
 
 from __future__ import annotations
@@ -55,11 +55,21 @@ def packed_attention(
     half_window = None if sliding_window is None else sliding_window - 1
     dtype = _dtype(value)
     states = [part[0].transpose(0, 1).to(dtype) for part in (query, key, value)]
-    if value.is_cuda and dtype != torch.float32 and dropout == 0.0:
+    if value.is_cuda and dtype != torch.float32 and dropout == 0.0 and _flash_takes(value):
         out = _varlen(*states, segments=packed_segments, half_window=half_window, scale=scaling)
     else:
         out = _anywhere(*states, segments=packed_segments, half_window=half_window, scale=scaling, dropout=dropout)
     return out.unsqueeze(0), None
+
+
+def has_flash_kernel(device: torch.device) -> bool:
+    """Whether PyTorch's flash kernel runs there: on CUDA from Ampere (8.0) on, not on a T4 or V100."""
+    return device.type == "cuda" and (torch.version.hip is not None or torch.cuda.get_device_capability(device)[0] >= 8)
+
+
+def _flash_takes(value: Float[Tensor, "batch heads tokens width"]) -> bool:
+    """Heads must be of a multiple of 8 and of 256 at most."""
+    return value.shape[-1] % 8 == 0 and value.shape[-1] <= 256 and has_flash_kernel(value.device)
 
 
 def _varlen(
