@@ -37,6 +37,9 @@ def sum_gradients(parameters: Sequence[nn.Parameter]) -> None:
         if p.grad is None:
             p.grad = torch.zeros_like(p)
     for bucket in _buckets([p.grad for p in used if p.grad is not None]):
+        if len(bucket) == 1 and bucket[0].is_contiguous():
+            dist.all_reduce(bucket[0])  # in place: one that fills a bucket, as embeddings do, may be 1 GB
+            continue
         flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
         dist.all_reduce(flat)
         parts = flat.split([gradient.numel() for gradient in bucket])
