@@ -188,6 +188,20 @@ def test_identical_texts_at_a_low_temperature_are_finite_in_bfloat16():
     assert all(torch.isfinite(gradient).all() for gradient in gradients(loss, queries, passages))
 
 
+@pytest.mark.parametrize("settings", [{}, {"bidirectional": True}, {"mask_duplicates": True}])
+def test_gradients_are_float32_under_autocast_too(settings):
+    """Also where the backward pass runs inside of it: a product that went forward in float32 must go back in it."""
+    rows, groups = toy_rows([4] * 6)
+    _, targets = toy_batch(rows, groups, scored=[True, False] * 3)
+    leaves = [leaf.detach().float().requires_grad_() for leaf in vectors(targets)]
+    objective = ContrastiveObjective(LossConfig(temperature=0.02, **settings), logits_at_once=50)
+    expected = gradients(objective(*leaves, targets).loss, *leaves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = gradients(objective(*leaves, targets).loss, *leaves)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_one_process_gathers_its_own_rows():
     own = torch.randn(3, 2, requires_grad=True)
     (shares,) = share_counts(3, device=own.device)

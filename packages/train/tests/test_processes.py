@@ -67,6 +67,18 @@ def test_all_halve_the_chunk_when_one_is_out_of_memory(pair):
             torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("where", ["gather", "backward"])
+def test_all_halve_the_chunk_when_one_has_no_room_for_the_loss(pair, where):
+    """Memory that runs out before a gathering of vectors must not leave the others in it."""
+    first, second = (one["halves_when_the_loss_does_not_fit"][where] for one in pair)
+    assert (first["asked"], second["asked"]) == (0, 1)
+    assert first["chunk_tokens"] == second["chunk_tokens"] < 100
+    whole = pair[0]["bidirectional-unequal-None"]
+    for found in (first, second):
+        for ours, theirs in zip(found["gradients"], whole["gradients"], strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
 def test_an_error_in_one_process_ends_both(pair):
     first, second = (one["fails_together"] for one in pair)
     assert first == "PeerFailedError: another process of this training failed in this step; see its own error"

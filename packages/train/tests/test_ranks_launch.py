@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lmk_core.recording import NullRecorder
 from lmk_train.config import TrainConfig
 from lmk_train.data.errors import DataError
 from lmk_train.ranks import RankFailedError
@@ -106,6 +107,19 @@ def test_a_rank_that_ends_without_a_word_is_named(do, told, tmp_path, recorder):
     assert none_left()
 
 
+def test_a_rank_that_is_killed_while_the_recorder_works_is_named(tmp_path):
+    """Its line is gone when the answer is ready."""
+
+    class Killing(NullRecorder):
+        def progress(self, done, total, unit="step"):
+            os.kill(int((tmp_path / "pid-0").read_text()), signal.SIGKILL)
+            time.sleep(0.3)
+
+    with pytest.raises(RankFailedError, match=r"rank 0 of 2 on .*SIGKILL"):
+        launch(config_of("report"), tmp_path, Killing())
+    assert none_left()
+
+
 def test_what_the_recorder_raises_ends_the_training(tmp_path, recorder, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -139,6 +153,7 @@ def test_a_signal_to_the_caller_ends_all_ranks(number, raised, tmp_path, recorde
 SCRIPT = """
 import sys
 from pathlib import Path
+from lmk_core.recording import NullRecorder
 from lmk_core.recording import NullRecorder
 from lmk_train.config import TrainConfig
 from lmk_train.ranks import launch

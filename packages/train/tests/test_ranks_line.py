@@ -12,9 +12,11 @@ from dataclasses import replace
 import pytest
 
 from lmk_train.data.errors import DataError
+from lmk_train.modules.finite import NonFiniteError
 from lmk_train.ranks import FirstEnd, OtherEnd, RankFailedError, RankFailure, joined_step, slurm_place
 from lmk_train.ranks.failures import cause_of, describe, packed, unpacked
 from lmk_train.ranks.place import Place, SlurmPlace
+from lmk_train.training import _cause_elsewhere
 
 STEP = {
     "SLURM_STEP_NUM_TASKS": "6",
@@ -100,6 +102,20 @@ def test_the_first_rank_learns_who_failed_and_why(line):
     assert [failure.rank for failure in heard] == [1], "an echo is no news"
     with pytest.raises(RankFailedError, match="no 'query'"):
         end.everyone(10)
+
+
+def test_what_all_ranks_raise_together_stays_the_first_ones_own(line):
+    """A caller needs the type: memory, a loss that is not finite, faulty data."""
+    end, (second, third) = line
+    end.everyone(10)
+    second.report(NonFiniteError("the loss is nan at step 3 of 9"))
+    own = NonFiniteError("the loss is nan at step 3 of 9")
+    assert end.failure(10) is not None
+    assert _cause_elsewhere(own, end) is None
+    third.report(RuntimeError("Connection closed by peer"))
+    cause = _cause_elsewhere(RuntimeError("Connection closed by peer"), end)
+    assert cause is not None
+    assert (cause.rank, cause.kind) == (1, "NonFiniteError")
 
 
 def test_a_rank_that_vanishes_is_missed_and_one_that_leaves_is_not(line):

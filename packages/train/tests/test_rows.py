@@ -119,6 +119,11 @@ FAULTS = {
         "score_value",
         ["'pos_scores' must hold finite numbers", "found 1000"],
     ),
+    "a score is too large for float32": (
+        {**GOOD, "neg_scores": [1, -1e39]},
+        "score_value",
+        ["'neg_scores' must hold finite numbers", "found -1e+39"],
+    ),
     "a score is NaN": (
         {**GOOD, "neg_scores": [1, math.nan]},
         "score_value",

@@ -256,7 +256,7 @@ def test_a_loss_that_diverges_stops_the_training(make_config, calm_model, tmp_pa
 
 
 def test_the_logarithmic_warm_up_is_the_formula():
-    """DeepSpeed's: log(i + 1) / log(w) for i < w, then (n - i) / (n - w)."""
+    """That of DeepSpeed's source: log(i + 1) / log(w) for i < w, then (n - i) / (n - w)."""
     factor = warmup_then_decay(250, 5000, "logarithmic")
     for done in (0, 1, 2, 3, 10, 249):
         assert factor(done) == pytest.approx(math.log(done + 1) / math.log(250))

@@ -22,7 +22,7 @@ from lmk_train.loss import ContrastiveObjective, gather_rows, share_counts
 ROWS = [3, 1, 4, 2, 4, 3, 1, 2]
 """Passages of each row of the whole batch."""
 
-SCORED = [True, False, True, True, False, False, True, True]
+SCORED = [False, False, True, True, False, False, True, True]
 
 LOSSES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -144,6 +144,43 @@ def halves_together(rank: int) -> dict[str, Any]:
     return {**step(rank, 4, {}, 100, encoder), "failed": encoder.failed}
 
 
+def halves_when_the_loss_does_not_fit(rank: int) -> dict[str, Any]:
+    """The second device has no room for what the loss needs: to gather, to compute, to go back."""
+    found = {}
+    for name, first in {"gather": 1, "backward": 2}.items():
+        room = Room(first if rank == 1 else None)
+        with room:
+            found[name] = {**step(rank, 5, {"bidirectional": True}, 100), "asked": room.asked}
+    return found
+
+
+class Room:
+    """Memory for gathered vectors runs out once: at the first gathering, or on the way back."""
+
+    def __init__(self, fails_at: int | None) -> None:
+        self.fails_at, self.asked = fails_at, 0
+        self.names = ("new_zeros", "clone")
+        self.originals = {name: getattr(torch.Tensor, name) for name in self.names}
+
+    def __enter__(self) -> Room:
+        torch.Tensor.new_zeros = self.patched("new_zeros", 1)
+        torch.Tensor.clone = self.patched("clone", 2)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, original in self.originals.items():
+            setattr(torch.Tensor, name, original)
+
+    def patched(self, name: str, number: int) -> Callable[..., torch.Tensor]:
+        def method(tensor, *args, **kwargs):
+            if tensor.ndim == 2 and self.fails_at == number:
+                self.asked, self.fails_at = self.asked + 1, None
+                raise torch.OutOfMemoryError("of the second device")
+            return self.originals[name](tensor, *args, **kwargs)
+
+        return method
+
+
 class Faulty(ToyEncoder):
     def forward(self, texts):
         if dist.get_rank() == 1:
@@ -191,6 +228,7 @@ def main(rank: int, port: str, folder: Path) -> None:
         gathers_unequal_rows,
         counts_collectives,
         halves_together,
+        halves_when_the_loss_does_not_fit,
         fails_together,
         sums_what_only_some_have,
         takes_the_first_weights,

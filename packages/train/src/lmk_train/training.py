@@ -10,7 +10,7 @@ from lmk_core.recording import NullRecorder, Recorder
 from lmk_train.config import TrainConfig
 from lmk_train.finished import is_finished
 from lmk_train.fitting import fit, on_gpu
-from lmk_train.ranks.failures import RankFailedError
+from lmk_train.ranks.failures import RankFailedError, RankFailure, describe
 from lmk_train.ranks.group import Ranks, formed
 from lmk_train.ranks.launch import launch
 from lmk_train.ranks.line import FirstEnd, OtherEnd, joined_step
@@ -100,11 +100,24 @@ def _train_in_step(config: TrainConfig, folder: Path, recorder: Recorder, step: 
         with formed(step.place, store, cuda=on_gpu(config)) as ranks:
             fit(config, folder, recorder, ranks)
     except Exception as error:
-        # Its own error may only be that another is gone.
-        cause = step.failure(_CAUSE_SECONDS)
-        if cause is None or cause.echo:
+        cause = _cause_elsewhere(error, step)
+        if cause is None:
             raise
         raise RankFailedError(f"{cause}") from error
+
+
+def _cause_elsewhere(error: Exception, step: FirstEnd) -> RankFailure | None:
+    """The failure of another rank that the first one's ``error`` follows from.
+
+    Its own error may only be that another is gone. But what all ranks raise together, such as a loss that is not
+    finite, is the first one's own, of which a caller needs the type.
+    """
+    cause = step.failure(_CAUSE_SECONDS)
+    if cause is None or cause.echo:
+        return None
+    # A plain RuntimeError may be anything, also a lost peer that nobody knows to tell.
+    same = cause.kind == type(error).__name__ and type(error) is not RuntimeError
+    return None if same and not describe(error)["echo"] else cause
 
 
 def _check_alone(config: TrainConfig) -> None:

@@ -69,7 +69,7 @@ class OptimConfig(Section):
     """Steps in which the learning rate rises, from `1 / warmup_steps` of the highest in the first to all of it."""
 
     warmup: Literal["linear", "logarithmic"] = Field(default="linear", json_schema_extra={"identity_absent": "linear"})
-    """The rise's shape. `logarithmic`, DeepSpeed's default, is `log(done + 1) / log(warmup_steps)` and 0 at first."""
+    """The rise's shape. `logarithmic`, as DeepSpeed's default is reported, is `log(done + 1) / log(warmup_steps)`."""
 
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's two decay rates of the moments, each at least 0 and below 1."""

@@ -14,7 +14,7 @@ from lmk_core.lazy import lazy_exports
 if TYPE_CHECKING:
     from lmk_train.gradcache.chunks import plan_chunks
     from lmk_train.gradcache.engine import GradientEngine, Pass
-    from lmk_train.gradcache.processes import PeerFailedError
+    from lmk_train.loss.agreement import PeerFailedError
 
 __all__ = ["GradientEngine", "Pass", "PeerFailedError", "plan_chunks"]
 
@@ -23,7 +23,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         "GradientEngine": ".engine",
         "Pass": ".engine",
-        "PeerFailedError": ".processes",
+        "PeerFailedError": "..loss.agreement",
         "plan_chunks": ".chunks",
     },
 )

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lmk_train.gradcache.chunks import Chunks, Indices, plan_chunks
-from lmk_train.gradcache.processes import OutOfMemoryTogether, largest, sum_gradients, together
+from lmk_train.gradcache.processes import sum_gradients
 from lmk_train.gradcache.randomness import RandomState
-from lmk_train.loss.gather import world
+from lmk_train.loss.agreement import OutOfMemoryTogether, largest, together, world
 
 WHOLE_BATCH_CHUNK = 16_384
 """Tokens of a chunk where all graphs are kept: sorted chunks pad less than one batch, and large ones waste no time."""
@@ -109,9 +109,8 @@ class GradientEngine:
     def _attempt(self, texts: Texts, loss: Callable[[Tensor], Tensor], chunks: Chunks, device: torch.device) -> Pass:
         keep = 1 if self.chunk_tokens else len(chunks.indices)
         forward = together(lambda: _Forward(self.embed, texts, chunks, keep, device), device)
-        # The gathering of vectors is first in there, and what can run out of memory comes behind it.
         value = together(lambda: loss(forward.vectors), device)
-        value.backward()
+        together(lambda: _backward(value), device)
         together(forward.backward, device)
         finite = _all_finite(self.parameters)
         sum_gradients(self.parameters)
@@ -170,12 +169,18 @@ class _Forward:
         assert gradients is not None
         while self.kept:
             indices, vectors = self.kept.pop()
-            vectors.backward(gradients[_on(indices, self.device)])
+            _backward(vectors, gradients[_on(indices, self.device)])
             del vectors
         for indices, state in self.replayed:
             state.restore()
-            self.embed(self.texts.select(indices)).backward(gradients[_on(indices, self.device)])
+            _backward(self.embed(self.texts.select(indices)), gradients[_on(indices, self.device)])
         self.after.restore()
+
+
+def _backward(output: Tensor, gradient: Tensor | None = None) -> None:
+    """Outside of autocast, as torch advises: each operation goes back in the precision that it came in."""
+    with torch.autocast(output.device.type, enabled=False):
+        output.backward(gradient)
 
 
 def _on(indices: Indices, device: torch.device) -> Tensor:

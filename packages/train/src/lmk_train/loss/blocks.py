@@ -19,7 +19,8 @@ def sum_in_blocks(
     """The sum of ``loss`` over all rows, ``rows_at_once`` at a time; the memory is that of one block.
 
     Each block's gradients are taken at once and its graph is dropped. The losses of rows have to be independent of each
-    other.
+    other. Nothing here is cast by an autocast around it: neither the losses nor their gradients, which it would compute
+    in its own precision although the matrix product was not.
 
     Example:
         >>> own, others = torch.eye(3, requires_grad=True), torch.ones(2, 3)
@@ -37,7 +38,7 @@ class _SumInBlocks(torch.autograd.Function):
         wanted = any(ctx.needs_input_grad)
         others = others.detach().requires_grad_(wanted)
         total, gradients = others.new_zeros(()), []
-        with torch.set_grad_enabled(wanted):
+        with torch.set_grad_enabled(wanted), torch.autocast(own.device.type, enabled=False):
             for start in range(0, len(own), rows_at_once):
                 rows = slice(start, min(start + rows_at_once, len(own)))
                 block = own[rows].detach().requires_grad_(wanted)

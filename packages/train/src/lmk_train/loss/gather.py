@@ -10,6 +10,8 @@ import torch.distributed as dist
 from jaxtyping import Shaped
 from torch import Tensor
 
+from lmk_train.loss.agreement import together, world
+
 
 @dataclass(frozen=True)
 class Shares:
@@ -32,13 +34,6 @@ class Shares:
         return slice(self.offset, self.offset + self.counts[self.rank])
 
 
-def world() -> tuple[int, int]:
-    """This process' rank and the number of processes; 0 and 1 where there is no process group."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1
-
-
 def share_counts(*counts: int, device: torch.device) -> tuple[Shares, ...]:
     """What each process has of each thing: one small collective for all of them."""
     rank, size = world()
@@ -58,6 +53,7 @@ def gather_rows(own: Shaped[Tensor, "own ..."], shares: Shares) -> Shaped[Tensor
     pass it is a collective: every process has to go through it, or none.
 
     Raises:
+        OutOfMemoryTogether: In one of the processes there is no room for them.
         ValueError: ``own`` does not have as many rows as ``shares`` says.
     """
     if len(own) != shares.counts[shares.rank]:
@@ -71,15 +67,22 @@ class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, shares: Shares) -> Tensor:
         ctx.shares = shares
-        # Backends want equal shapes (unequal ones give garbage), so the shorter ones are padded on the way.
-        padded = own.new_zeros(max(shares.counts), *own.shape[1:])
-        padded[: len(own)] = own
-        parts = [torch.empty_like(padded) for _ in shares.counts]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:count] for part, count in zip(parts, shares.counts, strict=True)])
+
+        def room() -> tuple[Tensor, Tensor, Tensor]:
+            # Backends want equal shapes (unequal ones give garbage), so the shorter ones are padded on the way.
+            most, world_size = max(shares.counts), len(shares.counts)
+            padded = own.new_zeros(most, *own.shape[1:])
+            padded[: len(own)] = own
+            parts = own.new_empty(world_size * most, *own.shape[1:])
+            return padded, parts, own.new_empty(shares.total, *own.shape[1:])
+
+        padded, parts, everything = together(room, own.device)
+        dist.all_gather_into_tensor(parts, padded)
+        counted = [part[:count] for part, count in zip(parts.split(len(padded)), shares.counts, strict=True)]
+        return torch.cat(counted, out=everything)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        total = gradients[0].clone(memory_format=torch.contiguous_format)
+        total = together(lambda: gradients[0].clone(memory_format=torch.contiguous_format), gradients[0].device)
         dist.all_reduce(total)
         return total[ctx.shares.own].clone(), None

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from lmk_train.data.collate import Batch
 from lmk_train.gradcache import Pass
-from lmk_train.loss.gather import world
+from lmk_train.loss.agreement import world
 
 _SHOWN = 20
 """Rows that a message names; the exception and the event hold them all."""

@@ -15,9 +15,11 @@ def warmup_then_decay(
     The first step of a linear warm-up of ``w`` steps has ``1 / w`` of the rate and its last step all of it, so that no
     step is spent at zero.
 
-    The logarithmic one is what DeepSpeed's ``WarmupDecayLR`` does unless it is told otherwise (its warm-up is at least
-    2 steps long): ``log(done + 1) / log(w)``, steep at first, and 0 in the first step. DeepSpeed's engine counts one
-    step behind, so that its second step is at 0 too; that is not repeated here.
+    The logarithmic one is ``log(done + 1) / log(w)``, steep at first, and 0 in the first step. It is reported as the
+    default of DeepSpeed's ``WarmupDecayLR`` (microsoft/DeepSpeed#1298), and an early version of its ``lr_schedules.py``
+    has this formula and no other (read at commit 0570803). No curve of DeepSpeed was measured: which step its engine's
+    counter stands for, and so a shift of a step, is not known here. A warm-up of one step, for which the formula has no
+    value, is taken as two.
 
     Example:
         >>> factor = warmup_then_decay(warmup_steps=2, steps=6)

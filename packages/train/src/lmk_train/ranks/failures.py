@@ -37,6 +37,11 @@ class RankFailure:
     echo: bool = False
     at: float = 0.0
 
+    @property
+    def kind(self) -> str:
+        """The type of its error, by its name."""
+        return self.reason.partition(":")[0]
+
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.size} on {self.host}: {self.reason}"
 

@@ -109,7 +109,9 @@ class _Rank:
             self.connection.close()
             return
         if "call" in message:
-            self.send(_call(recorder, message))
+            answer = _call(recorder, message)
+            with contextlib.suppress(OSError):  # it was ended while it waited: that is noticed soon
+                self.send(answer)
         elif "failed" in message:
             self.error = message["error"]
             self._fail(**message["failed"])

@@ -107,8 +107,6 @@ class TokenCache:
             for rows in self._groups(path, findings):
                 writer.write_batch(self._tokenized(rows, schema))
         findings.check(path, self.max_faulty)
-        with (folder / ROWS).open("rb") as stream:
-            os.fsync(stream.fileno())
         meta = {
             "schema": 1,
             "file": path.name,
@@ -119,6 +117,12 @@ class TokenCache:
             "limit": self.max_length,
         }
         (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+        for name in (
+            ROWS,
+            META,
+        ):  # else a crash of the machine can leave an empty file in a folder that counts as whole
+            with (folder / name).open("rb") as stream:
+                os.fsync(stream.fileno())
 
     def _groups(self, path: Path, findings: Findings) -> Iterator[list[tuple[int, Row]]]:
         def progress(done: int, total: int) -> None:

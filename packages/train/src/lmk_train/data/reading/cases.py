@@ -38,7 +38,7 @@ _ALL = (
     Case("wrong_type", "`pos` that is one string, texts that are no strings", "dropped", "the row is left out"),
     Case("no_positives", "an empty `pos`", "dropped", "the row is left out"),
     Case("score_count", "more or fewer scores than texts", "dropped", "the row is left out"),
-    Case("score_value", "a score that is NaN, infinite or no number", "dropped", "the row is left out"),
+    Case("score_value", "a score that is NaN, infinite (as float32) or no number", "dropped", "the row is left out"),
     Case("without_scores", "a score that is missing or null", "kept", "the row uses InfoNCE"),
     Case("without_negatives", "no hard negatives, or none but positives", "kept", "the other rows' passages alone"),
     Case("few_negatives", "fewer negatives than are drawn", "kept", "all of them, repeated evenly"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,8 @@ _TEVATRON = {"query_id", "query", "positive_passages", "negative_passages"}
 
 _SYMMETRIC = {"symmetric_sts", "symmetric_clustering"}
 """FlagEmbedding's types of rows whose passages get the query's prompt too."""
+
+_LARGEST = 3.4028234663852886e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +266,8 @@ def _scores(
 
 
 def _is_finite(score: float) -> bool:
-    try:
-        return math.isfinite(score)
-    except OverflowError:  # JSON has integers of any size, floats end at 1.8e308
-        return False
+    """Whether it is a finite number of float32, in which the loss is computed."""
+    return abs(score) <= _LARGEST  # false for NaN; JSON has integers of any size, which no float can hold
 
 
 def _short(value: Any) -> str:
