@@ -140,6 +140,13 @@ def test_a_prompt_that_is_not_pooled(tiny_model_folder, tmp_path, texts_of, pool
     model.save_pretrained(str(tmp_path / "again"))
     again = opened(tmp_path / "again", pooling)
     np.testing.assert_allclose(again.encode(texts, prompt=prompt), found, atol=1e-5)
+    # The model's own way, also for `Embedder`, and written by it again.
+    back = Embedder.from_pretrained(tmp_path / "again")
+    assert not back.include_prompt
+    np.testing.assert_allclose(back.encode(texts, prompt=prompt), found, atol=1e-5)
+    np.testing.assert_allclose(back.encode(texts, prompt=prompt, include_prompt=True), pooled_with_it, atol=1e-5)
+    theirs = opened(back.save_pretrained(tmp_path / "back"), pooling)
+    np.testing.assert_allclose(theirs.encode(texts, prompt=prompt), found, atol=1e-5)
 
 
 def test_the_pooled_positions_behind_a_prompt(tiny_model_folder, tmp_path):

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from lmk_core.embedder.choosing import refuse_loss, saved_splitter, wanted_pooling
 from lmk_core.embedder.encoding import LandmarkVectors, read_landmarks, read_rows
 from lmk_core.embedder.files import VectorFile, encoding_settings
-from lmk_core.embedder.options import EncodeOptions, Job, check_options, progress
+from lmk_core.embedder.options import EncodeOptions, Job, check_landmarks, check_one_prompt, check_options, progress
 from lmk_core.embedder.saving import ForOthers, read_config, read_reduction, read_saved_prompts, write_model
 from lmk_core.encoders import PooledEncoder, load_encoder
 from lmk_core.encoders.loading import refuse_too_long, refuse_unknown_place
@@ -36,16 +36,22 @@ class Embedder:
         module: the `PooledEncoder`, to train or to call on batches of ``tokenizer``.
         tokenizer: the `PoolingTokenizer`.
         prompts: by name, saved with the model. `encode` puts none before texts but the one that it is given.
+        include_prompt: whether prompts are pooled where `encode` is not told; saved with the model.
     """
 
     def __init__(
-        self, module: PooledEncoder, tokenizer: PoolingTokenizer, prompts: Mapping[str, str] | None = None
+        self,
+        module: PooledEncoder,
+        tokenizer: PoolingTokenizer,
+        prompts: Mapping[str, str] | None = None,
+        include_prompt: bool = True,
     ) -> None:
         if module.pooling != tokenizer.pooling:
             raise ValueError(f"the module pools {module.pooling}, the tokenizer lays out {tokenizer.pooling}")
         self.module = module
         self.tokenizer = tokenizer
         self.prompts = dict(prompts or {})
+        self.include_prompt = include_prompt
 
     @property
     def pooling(self) -> PoolingConfig:
@@ -120,7 +126,7 @@ class Embedder:
             read_reduction(name, module, revision)
         refuse_too_long(module.encoder, max_length)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(module.eval().to(device), tokenizer, read_saved_prompts(name, revision) if saved else None)
+        return cls(module.eval().to(device), tokenizer, *(read_saved_prompts(name, revision) if saved else ()))
 
     def with_pooling(self, pooling: PoolingConfig) -> Embedder:
         """Read the same weights (shared, not copied) in another way.
@@ -135,7 +141,7 @@ class Embedder:
             )
         module = PooledEncoder(self.module.encoder, pooling, self.module.reduction)
         module.training = self.module.training
-        return Embedder(module, self.tokenizer.with_pooling(pooling), self.prompts)
+        return Embedder(module, self.tokenizer.with_pooling(pooling), self.prompts, self.include_prompt)
 
     def with_granularity(self, granularity: Granularity | list[int]) -> Embedder:
         """Read the same weights (shared, not copied) with other chunks."""
@@ -206,8 +212,7 @@ class Embedder:
         """
         if isinstance(texts, (str, bytes)):
             raise TypeError(f"texts: expected many strings, found one {type(texts).__name__}; pass [text]")
-        if not isinstance(options.get("prompt"), str | None):
-            raise TypeError("prompt: one for all texts is wanted here, not a list")
+        check_one_prompt(options)
         job = self._job([self.pooling], options, 0)
         store = VectorFile(Path(file), job.dim, encoding_settings(self, options))
         total = len(texts) if isinstance(texts, Sized) else None
@@ -234,7 +239,7 @@ class Embedder:
             ValueError: if the pooling is not landmark, or as in `encode`.
         """
         given = checked_texts_and_pairs(texts)
-        _check_landmarks(self.pooling)
+        check_landmarks(self.pooling)
         job = self._job([self.pooling], options, len(given), landmarks=True)
         with job.running() as runs, progress(len(given), 0, options) as bar:
             return read_landmarks(runs, job.readings, given, bar.update)
@@ -250,10 +255,9 @@ class Embedder:
             TypeError: as `encode`; or for a list of prompts: one is for all texts here.
             ValueError: as `encode`, or as `encode_landmarks`.
         """
-        if not isinstance(options.get("prompt"), str | None):
-            raise TypeError("prompt: one for all texts is wanted here, not a list")
+        check_one_prompt(options)
         if landmarks:
-            _check_landmarks(self.pooling)
+            check_landmarks(self.pooling)
         job = self._job([self.pooling], options, 0, landmarks=landmarks)
         parts = iter(parts)
         first = next(parts, None)
@@ -272,8 +276,8 @@ class Embedder:
     ) -> Job:
         """What is to be run, with every option checked."""
         check_options(options, self.dim)
-        max_length = options.get("max_length")
-        refuse_too_long(self.module.encoder, self.max_length if max_length is None else max_length)
+        options = {"include_prompt": self.include_prompt, **options}
+        refuse_too_long(self.module.encoder, options.get("max_length") or self.max_length)
         checked_prompts(options.get("prompt"), num_texts)
         modes = [self if pooling == self.pooling else self.with_pooling(pooling) for pooling in readings]
         return Job.of([(mode.module, mode.tokenizer) for mode in modes], options, dim=self.dim, landmarks=landmarks)
@@ -291,9 +295,5 @@ class Embedder:
         Raises:
             SavedModelError: if the folder holds something else, or ``training`` or ``card`` cannot be written.
         """
-        return write_model(folder, self.module, self.tokenizer, ForOthers(self.prompts, training, card))
-
-
-def _check_landmarks(pooling: PoolingConfig) -> None:
-    if pooling.kind != "landmark":
-        raise ValueError(f"landmarks: the pooling kind 'landmark' only has them, not {pooling.kind!r}")
+        others = ForOthers(self.prompts, training, card, self.include_prompt)
+        return write_model(folder, self.module, self.tokenizer, others)

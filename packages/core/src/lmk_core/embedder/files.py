@@ -250,7 +250,7 @@ def encoding_settings(embedder: Embedder, options: EncodeOptions) -> dict[str, A
         "max_length": options.get("max_length") or embedder.max_length,
         "dim": options.get("dim") or embedder.dim,
         "prompt": options.get("prompt"),
-        "include_prompt": options.get("include_prompt", True),
+        "include_prompt": options.get("include_prompt", embedder.include_prompt),
         "bf16": options.get("bf16", False),
     }
     splitter = embedder.tokenizer.sentence_splitter

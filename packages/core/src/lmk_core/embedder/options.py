@@ -15,6 +15,7 @@ from lmk_core.embedder.devices import Running, running
 from lmk_core.embedder.encoding import Reading
 from lmk_core.encoders import PooledEncoder
 from lmk_core.layouts import PoolingTokenizer
+from lmk_core.pooling import PoolingConfig
 
 
 class EncodeOptions(TypedDict, total=False):
@@ -30,7 +31,7 @@ class EncodeOptions(TypedDict, total=False):
     prompt: str | Sequence[str] | None
     """A prefix of every text (or one for each); its tokens count towards ``max_length``."""
     include_prompt: bool
-    """False leaves the prompt's tokens out of the pooling. True where it is not said."""
+    """False leaves the prompt's tokens out of the pooling. By default as the model has it, True as a rule."""
     bf16: bool
     """Compute in bfloat16: faster where the hardware has it, and less exact. Vectors are float32 all the same."""
     devices: Sequence[str | torch.device] | None
@@ -53,6 +54,26 @@ def check_options(options: EncodeOptions, width: int) -> None:
     dim = options.get("dim")
     if dim is not None and not 1 <= dim <= width:
         raise ValueError(f"dim: {dim}; valid: 1 to {width}, the model's own")
+
+
+def check_one_prompt(options: EncodeOptions) -> None:
+    """Refuse prompts one by one where the number of texts is not known.
+
+    Raises:
+        TypeError: for several.
+    """
+    if not isinstance(options.get("prompt"), str | None):
+        raise TypeError("prompt: one for all texts is wanted here, not a list")
+
+
+def check_landmarks(pooling: PoolingConfig) -> None:
+    """Refuse the landmarks of another kind.
+
+    Raises:
+        ValueError: naming the kind.
+    """
+    if pooling.kind != "landmark":
+        raise ValueError(f"landmarks: the pooling kind 'landmark' only has them, not {pooling.kind!r}")
 
 
 def progress(total: int | None, initial: int, options: EncodeOptions) -> tqdm:

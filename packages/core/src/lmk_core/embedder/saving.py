@@ -21,6 +21,7 @@ from lmk_core.hub.find import find_file
 from lmk_core.hub.folder import (
     LAYOUT_POOLING_FOLDER,
     MODEL_FILE,
+    read_include_prompt,
     read_own_modules,
     read_prompts,
     write_sentence_transformer,
@@ -39,6 +40,8 @@ class ForOthers:
     """The training's configuration, for the card."""
     card: Mapping[str, Any] | None = None
     """See `model_card`."""
+    include_prompt: bool = True
+    """Whether a prompt's positions are pooled."""
 
 
 def read_config(name_or_path: str, revision: str | None = None) -> SavedConfig | None:
@@ -71,9 +74,13 @@ def read_reduction(name_or_path: str, module: PooledEncoder, revision: str | Non
     module.reduction.load_state_dict(load_file(path))
 
 
-def read_saved_prompts(name_or_path: str, revision: str | None = None) -> dict[str, str]:
-    """The prompts of a saved model, by name."""
-    return read_prompts(find_file(name_or_path, MODEL_FILE, revision))
+def read_saved_prompts(name_or_path: str, revision: str | None = None) -> tuple[dict[str, str], bool]:
+    """The prompts of a saved model, by name, and whether they are pooled."""
+
+    def find(file: str) -> Path | None:
+        return find_file(name_or_path, file, revision)
+
+    return read_prompts(find(MODEL_FILE)), read_include_prompt(find)
 
 
 def write_model(
@@ -113,7 +120,7 @@ def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenize
         save_file(weights, folder / REDUCTION_FILE)
     splitter = None if tokenizer.sentence_splitter is None else splitter_to_text(tokenizer.sentence_splitter)
     SavedConfig(module.pooling, tokenizer.max_length, splitter).write(folder)
-    no_flag = write_sentence_transformer(folder, module.encoder, tokenizer, others.prompts)
+    no_flag = write_sentence_transformer(folder, module.encoder, tokenizer, others.prompts, others.include_prompt)
     facts = CardFacts(tokenizer, module.dim, no_flag, encoder.config._name_or_path, others.prompts)
     (folder / "README.md").write_text(model_card(facts, others.card, others.training), encoding="utf-8")
 

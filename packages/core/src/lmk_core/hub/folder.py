@@ -30,7 +30,11 @@ _LONGEST = 10**7
 
 
 def write_sentence_transformer(
-    folder: Path, encoder: nn.Module, tokenizer: PoolingTokenizer, prompts: Mapping[str, str]
+    folder: Path,
+    encoder: nn.Module,
+    tokenizer: PoolingTokenizer,
+    prompts: Mapping[str, str],
+    include_prompt: bool = True,
 ) -> bool:
     """Write the files into a folder that holds the encoder and the tokenizer already.
 
@@ -42,6 +46,7 @@ def write_sentence_transformer(
         encoder: for its width.
         tokenizer: its strategy and length.
         prompts: by name; "query" and "document" are those of ``encode_query`` and ``encode_document``.
+        include_prompt: whether a prompt's positions are pooled.
 
     Returns:
         Whether it opens without a flag.
@@ -53,10 +58,10 @@ def write_sentence_transformer(
     _write(folder / MODEL_FILE, _model_config(prompts))
     if own:
         names = [f"{_ST}.base.modules.Transformer", f"{_ST}.{_ST[:-1]}.modules.Pooling"]
-        pooling = {"embedding_dimension": dim, "pooling_mode": tokenizer.pooling.kind, "include_prompt": True}
+        pooling = {"embedding_dimension": dim, "pooling_mode": tokenizer.pooling.kind, "include_prompt": include_prompt}
     else:
         names = [f"{MODULE_NAME}.LayoutTransformer", f"{MODULE_NAME}.LayoutPooling"]
-        pooling = {"embedding_dimension": dim, "include_prompt": True, "pooling": tokenizer.pooling.to_dict()}
+        pooling = {"embedding_dimension": dim, "include_prompt": include_prompt, "pooling": tokenizer.pooling.to_dict()}
         (folder / f"{MODULE_NAME}.py").write_text(travelling_source(), encoding="utf-8")
     places = ["", _POOLING_FOLDER if own else LAYOUT_POOLING_FOLDER, _NORMALIZE_FOLDER]
     names.append(f"{_ST}.base.modules.Normalize")
@@ -98,6 +103,13 @@ def read_own_modules(find: Callable[[str], Path | None]) -> SavedConfig | None:
 def read_prompts(path: Path | None) -> dict[str, str]:
     """The prompts of a ``config_sentence_transformers.json``; none without the file."""
     return {} if path is None else dict(_read(path).get("prompts") or {})
+
+
+def read_include_prompt(find: Callable[[str], Path | None]) -> bool:
+    """Whether the pooling of Sentence Transformers' modules includes prompts, as it does where nothing is said."""
+    found = (find(f"{folder}/config.json") for folder in (LAYOUT_POOLING_FOLDER, _POOLING_FOLDER))
+    path = next((path for path in found if path is not None), None)
+    return path is None or _read(path).get("include_prompt", True) is not False
 
 
 def _read(path: Path) -> Any:
