@@ -214,6 +214,26 @@ def test_what_a_failed_backward_left_is_no_part_of_the_gradient():
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-13)
 
 
+def test_memory_that_runs_out_in_the_losss_own_backward_halves_the_chunk():
+    encoder = ToyEncoder()
+    engine, texts, loss = setting(encoder, 40)
+    failures = [torch.OutOfMemoryError("on the way back")]
+
+    def fail(gradient):
+        if failures:
+            raise failures.pop()
+
+    def cramped(vectors):
+        value = loss(vectors)
+        value.register_hook(fail)
+        return value
+
+    engine.run(texts, cramped)
+    assert engine.chunk_tokens == 20
+    for ours, theirs in zip(grads(encoder), whole_graph()[1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-13)
+
+
 def test_the_longest_text_alone_is_the_end():
     engine, texts, loss = setting(Cramped(5), None)
     sizes = []

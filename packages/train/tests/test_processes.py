@@ -85,8 +85,9 @@ def test_an_error_in_one_process_ends_both(pair):
     assert second == "KeyError: 'only here'"
 
 
-def test_a_parameter_that_one_process_alone_uses(pair):
-    for found in (one["sums_what_only_some_have"]["gradients"] for one in pair):
+@pytest.mark.parametrize("pieces", ["one", "each"])
+def test_a_parameter_that_one_process_alone_uses(pair, pieces):
+    for found in (one["sums_what_only_some_have"][pieces] for one in pair):
         assert found[0].tolist() == [3.0, 3.0]
         assert found[1].tolist() == [2.0, 2.0]
         assert found[2] is None

@@ -197,14 +197,19 @@ def fails_together(rank: int) -> str:
 
 
 def sums_what_only_some_have(rank: int) -> dict[str, Any]:
-    """The second process alone uses the second layer, and nobody the third."""
-    from lmk_train.gradcache.processes import sum_gradients
+    """The second process alone uses the second layer, and nobody the third; in one piece, and each in its own."""
+    from lmk_train.gradcache import processes
 
-    parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(3)]
-    used = parameters[: 1 + rank]
-    sum((1 + rank) * parameter.sum() for parameter in used).backward()
-    sum_gradients(parameters)
-    return {"gradients": [parameter.grad for parameter in parameters]}
+    found = {}
+    for name, bucket in {"one": processes._BUCKET, "each": 1}.items():
+        parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(3)]
+        used = parameters[: 1 + rank]
+        sum((1 + rank) * parameter.sum() for parameter in used).backward()
+        processes._BUCKET, before = bucket, processes._BUCKET
+        processes.sum_gradients(parameters)
+        processes._BUCKET = before
+        found[name] = [parameter.grad for parameter in parameters]
+    return found
 
 
 def takes_the_first_weights(rank: int) -> dict[str, Any]:
