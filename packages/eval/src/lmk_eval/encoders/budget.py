@@ -64,8 +64,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _free() -> None:
-    gc.collect()
     if torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()
 
 
