@@ -90,6 +90,19 @@ def test_the_weights_are_the_same_on_one_two_and_three_processes(configure, tmp_
     assert [line["event"] for line in heard[2] if "event" in line] == recorder.kinds()
 
 
+@pytest.mark.parametrize("last_batch", ["drop", "spread"])
+def test_an_uneven_end_of_an_epoch_hangs_nobody(configure, tmp_path, recorder, make_rows, write_rows, last_batch):
+    rows = write_rows(tmp_path / "rows.jsonl", make_rows(101))
+    # 12 batches of 8 and 5 rows that are dropped, or 13 of 7 and 8; 7 are 4 + 3. Step 14 is in the second epoch.
+    changes = {"data__train": [str(rows)], "data__last_batch": last_batch, "optim__steps": 14}
+    config = configure(dropout=False, data__validation=None, runtime__checkpoint_every=None, **changes)
+    train(config, tmp_path / "1", recorder)
+    heard = train_on(2, config, tmp_path / "2")
+    assert list(curve(heard)) == list(range(1, 15))
+    assert curve(heard) == pytest.approx(recorder.curve("train/loss"), abs=1e-5)
+    assert largest_difference(tmp_path / "1", tmp_path / "2") < 1e-5
+
+
 def test_another_number_of_processes_goes_on_with_a_checkpoint(configure, tmp_path, recorder):
     config = configure(dropout=False)
     train(config, tmp_path / "whole")
