@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -35,6 +36,7 @@ from lmk_experiments.records import claim as claim_module
 from lmk_experiments.records.atomic import append_line, read_lines
 from lmk_experiments.records.claim import STALE_SECONDS, ClaimLost, claimed, heartbeat, holds
 from lmk_experiments.records.grid import GridPreparing, preparing
+from lmk_experiments.records.recorder import LINE_SECONDS, SayingRecorder
 
 ID = "0123456789ab"
 
@@ -309,3 +311,29 @@ def test_a_grids_record_round_trips(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "grids/g/grid.json").read_text())["grid"] == "g"
     with pytest.raises(ValueError, match="it holds: g"):
         load_grid(tmp_path, "h")
+
+
+def test_a_job_says_in_its_log_how_far_it_is(tmp_path, capsys, monkeypatch):
+    recorder = SayingRecorder(tmp_path)
+    clock = [100.0]
+    monkeypatch.setattr("lmk_experiments.records.recorder.time.monotonic", lambda: clock[0])
+    for step in range(1, 5):
+        recorder.metrics({"train/loss": 1 / step}, step)
+        recorder.progress(step, 4)
+        clock[0] += LINE_SECONDS * 0.6
+    assert capsys.readouterr().err.splitlines() == [
+        "step 1/4, loss 1",
+        "step 3/4, loss 0.3333, 18 s left",
+        "step 4/4, loss 0.25",
+    ]
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch):
+    recorder = SayingRecorder(tmp_path)
+    full = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w", buffering=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", full)
+        recorder.progress(1, 2)
+    with contextlib.suppress(OSError):
+        full.close()
+    assert json.loads((tmp_path / "progress.json").read_text())["done"] == 1

@@ -80,6 +80,10 @@ def _probe(profile: Profile, root: Path, nodes: int, tasks: int, wait: float, sa
         return
     ranks = report.pop("ranks")
     for key, value in report.items():
+        if key == "gpus_seen" and not value and profile.train.gpus:
+            seen = f"0, where the profile's trainings ask for GPUs: torch there is {report.get('torch')}"
+            say(Finding("fail", key, f"{seen} (+cpu has none), its driver {report.get('driver')}"))
+            continue
         wrong = value is False and key in ("sum_is_right", "shared_root_writable")
         say(Finding("fail" if wrong else "ok", key, str(value)))
     hosts = ", ".join(f"{rank['rank']} on {rank['host']}" for rank in ranks)

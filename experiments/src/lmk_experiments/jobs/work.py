@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 from lmk_experiments.records import Cell, CellRecorder, ClaimedElsewhere
 from lmk_experiments.records.cell import STOPPED
 from lmk_experiments.records.claim import Claim, ClaimLost, claimed, holds, scheduler_job
+from lmk_experiments.records.recorder import SayingRecorder
 from lmk_experiments.records.tickets import user_name
 from lmk_experiments.submit.snapshot import running_code
 
@@ -45,7 +47,8 @@ def work_on(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
 
 
 def _attempt(cell: Cell, claim: Claim, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
-    recorder = CellRecorder(cell.folder)
+    # A terminal has a bar of its own; a log has none.
+    recorder = CellRecorder(cell.folder) if sys.stderr.isatty() else SayingRecorder(cell.folder)
     started = time.monotonic()
     recorder.event("attempt", pid=os.getpid(), host=os.uname().nodename, user=user_name(), **_where())
     try:

@@ -78,8 +78,12 @@ def load_grid(root: Path, name: str) -> GridRecord:
     value = read_record(path, _GRID) if name in known else None
     if value is None:
         _check_preparing(root, name)
-        held = f"it holds: {', '.join(known)}" if known else "it holds none yet: `lmk run GRID` starts one"
-        raise ValueError(f"no grid {name!r} was run under {root}; {held}")
+        held = (
+            f"it holds: {', '.join(known)}"
+            if known
+            else "it holds none yet: `lmk run GRID` starts one, `lmk submit GRID` on a cluster"
+        )
+        raise ValueError(f"no grid {name!r} was run under {root}; {held} (another root: --root or LMK_ROOT)")
     return GridRecord(
         name=value["grid"],
         title=value["title"],

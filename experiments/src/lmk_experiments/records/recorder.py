@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lmk_experiments.records.atomic import append_line, write_json
+from lmk_experiments.records.state import format_seconds
+
+LINE_SECONDS = 30.0
+"""Between two lines about the progress, in seconds."""
 
 
 class CellRecorder:
@@ -39,11 +44,38 @@ class CellRecorder:
         """Say how far the work is; the time left is extrapolated from what this attempt did."""
         if self._first_done is None or done < self._first_done:
             self._first_done, self._started = done, time.monotonic()
-        gained = done - self._first_done
-        elapsed = time.monotonic() - self._started
-        left = elapsed / gained * (total - done) if gained > 0 else None
+        left = self._seconds_left(done, total)
         with contextlib.suppress(OSError):
             write_json(
                 self.folder / "progress.json",
                 {"done": done, "total": total, "unit": unit, "time": time.time(), "seconds_left": left},
             )
+
+    def _seconds_left(self, done: int, total: int) -> float | None:
+        gained = done - (self._first_done or 0)
+        elapsed = time.monotonic() - self._started
+        return elapsed / gained * (total - done) if gained > 0 else None
+
+
+class SayingRecorder(CellRecorder):
+    """Also prints a line now and then, for whoever follows the log of a job."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._said = -math.inf
+        self._loss = ""
+
+    def metrics(self, values: Mapping[str, float], step: int) -> None:
+        super().metrics(values, step)
+        if "train/loss" in values:
+            self._loss = f", loss {values['train/loss']:.4g}"
+
+    def progress(self, done: int, total: int, unit: str = "step") -> None:
+        super().progress(done, total, unit)
+        now = time.monotonic()
+        if now - self._said >= LINE_SECONDS or done == total:
+            self._said = now
+            left = self._seconds_left(done, total)
+            rest = "" if left is None or done == total else f", {format_seconds(left)} left"
+            with contextlib.suppress(OSError):  # a full disk under the log stops no training
+                print(f"{unit} {done}/{total}{self._loss}{rest}", file=sys.stderr, flush=True)
