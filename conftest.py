@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 for name in ("LMK_ROOT", "LMK_STORE", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)  # a developer's own settings must not leak into the tests
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell without job control starts what ends in `&` so, and children inherit it: Ctrl-C could not be tested.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 NO_REFERENCE_DATA = "the reference data is not here: it is looked for in ../shared, or in LMK_SHARED"
