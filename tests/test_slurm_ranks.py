@@ -40,7 +40,7 @@ def submit(tmp_path: Path) -> Callable[..., dict[str, Cell]]:
         cells = {row: training_cell(root, f"{number:012x}") for number, row in enumerate(rows, 0xA000)}
         jobs = []
         for row, do in rows.items():
-            values = {"do": do, "model": {"path": "none"}, "data": {"train": []}, "runtime": {"threads": 1}}
+            values = {"do": do, "model": {"path": "/nowhere"}, "data": {"train": []}, "runtime": {"threads": 1}}
             cell = cells[row].create("training", values)
             done, needs = (cell.folder / "DONE.json",), Resources(nodes=2, tasks=2, cpus=1, memory_gb=1, hours=0.25)
             function = "slurm_cells:train_together"
@@ -98,7 +98,7 @@ def test_the_tasks_of_a_step_are_the_ranks_of_one_training(submit: Callable, tes
 
 def test_where_there_is_nothing_to_do_all_tasks_end(tmp_path: Path) -> None:
     """A cell that is done already, and one in the hands of another process, which fails on the first rank alone."""
-    values = {"do": "", "model": {"path": "none"}, "data": {"train": []}}
+    values = {"do": "", "model": {"path": "/nowhere"}, "data": {"train": []}}
     cells = [training_cell(tmp_path, f"{number:012x}").create("training", values) for number in (0xA000, 0xA001)]
     cells[0].finish(1.0, model="model", metrics={})
     needs = Resources(nodes=2, tasks=2, cpus=1, memory_gb=1, hours=0.25)

@@ -34,9 +34,9 @@ def _lead(cell: Cell, step: FirstEnd | None) -> None:
     told = False
 
     def work(recorder: CellRecorder) -> dict[str, Any]:
+        nonlocal told
         model = cell.config["model"]
         require_model(model["path"], model.get("revision"))
-        nonlocal told
         values = real_training(cell.config, cell.root)
         if step is not None:
             # Where a training runs is no part of what it is: the job's resources say how many ranks there are.
