@@ -17,6 +17,7 @@ from lmk_core.pooling import PoolingConfig
 from lmk_train.config import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the helpers that processes started by a test import too
+from stopping import Stopped
 
 WORDS = [
     f"{first}{second}"
@@ -194,3 +195,21 @@ def make_config(tiny_model: Path, rows_file: Path) -> Callable[..., TrainConfig]
         return TrainConfig.model_validate(values)
 
     return make
+
+
+@pytest.fixture
+def stop_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the training die after a step, behind its checkpoint if it wrote one; 0 lets it live."""
+    from lmk_train.callbacks import Checkpoints
+
+    original = Checkpoints.on_train_batch_end
+
+    def arm(step: int) -> None:
+        def hook(self: Any, trainer: Any, *args: Any) -> None:
+            original(self, trainer, *args)
+            if trainer.global_step == step:
+                raise Stopped
+
+        monkeypatch.setattr(Checkpoints, "on_train_batch_end", hook)
+
+    return arm

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from stopping import Stopped
 from torch.distributed import TCPStore
 
 from lmk_train.callbacks import Checkpoints
@@ -20,10 +21,6 @@ from lmk_train.ranks.place import Place
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["lmk_train.fitting", "transformers.models.modernbert.modeling_modernbert"])
-
-
-class Stopped(Exception):
-    """The training was stopped on purpose."""
 
 
 class FileRecorder:

@@ -8,34 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import Field
+from stopping import Stopped
 
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder
 from lmk_train import fitting, train
-from lmk_train.callbacks import CheckpointMismatchError, Checkpoints, find_checkpoint
+from lmk_train.callbacks import CheckpointMismatchError, find_checkpoint
 from lmk_train.config import LossConfig, TrainConfig
 
 VARIABLE = {"kind": "landmark", "granularity": [2, 4, 8]}
-
-
-class Stopped(Exception):
-    pass
-
-
-@pytest.fixture
-def stop_after(monkeypatch):
-    """Makes the training die after a step, behind its checkpoint if it wrote one; 0 lets it live."""
-    original = Checkpoints.on_train_batch_end
-
-    def arm(step: int) -> None:
-        def hook(self, trainer, *args):
-            original(self, trainer, *args)
-            if trainer.global_step == step:
-                raise Stopped
-
-        monkeypatch.setattr(Checkpoints, "on_train_batch_end", hook)
-
-    return arm
 
 
 def weights(model: Path) -> dict[str, torch.Tensor]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from stopping import Stopped
 
 from lmk_train import train
 from lmk_train.callbacks import Checkpoints
-
-
-class Stopped(Exception):
-    pass
 
 
 @pytest.fixture

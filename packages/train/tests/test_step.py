@@ -7,32 +7,13 @@ import re
 
 import pytest
 import torch
+from stopping import Stopped
 
 from lmk_core import Embedder
 from lmk_core.encoders import PooledEncoder
 from lmk_train import DivergenceError, NonFiniteError, train
-from lmk_train.callbacks import Checkpoints
 from lmk_train.data import ContrastiveData
 from lmk_train.modules import divergence, warmup_then_decay
-
-
-class Stopped(Exception):
-    pass
-
-
-@pytest.fixture
-def stop_after(monkeypatch):
-    original = Checkpoints.on_train_batch_end
-
-    def arm(step: int) -> None:
-        def hook(self, trainer, *args):
-            original(self, trainer, *args)
-            if trainer.global_step == step:
-                raise Stopped
-
-        monkeypatch.setattr(Checkpoints, "on_train_batch_end", hook)
-
-    return arm
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from lmk_experiments.builders.quickstart import Report
 from lmk_experiments.builders.store import locked
 from lmk_experiments.datasets import MANIFEST, DataSet, load_data_set
 from lmk_experiments.records.atomic import read_json, write_json
-from lmk_train.data import DataError, Findings
-from lmk_train.data.reading import data_files, read_records, row_of
+from lmk_train.data import Findings
+from lmk_train.data.reading import data_files, usable_records
 from lmk_train.data.reading.rows import Row
 
 Bar = Callable[[str], AbstractContextManager[Any]]
@@ -189,14 +189,7 @@ def _copy(
     bar: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
     own = Findings()
-    for number, record in read_records(file, bar):
-        try:
-            if isinstance(record, DataError):
-                raise record
-            row = row_of(record, file, number)
-        except DataError as error:
-            own.add_fault(error)
-            continue
+    for number, record, row in usable_records(file, own, progress=bar):
         own.rows += 1
         own.scored += row.has_scores
         own.counts.update({"few_negatives": 1} if len(row.negatives) < layout.negatives else {})

@@ -3,7 +3,7 @@
 from lmk_train.data.reading.cases import CASES, UNREAD, Case, Findings
 from lmk_train.data.reading.files import data_files, file_format, length_bucket, read_records, stem, wants_no_in_batch
 from lmk_train.data.reading.remote import is_remote, read_remote_rows
-from lmk_train.data.reading.rows import Row, Rows, check_file, read_rows, row_of
+from lmk_train.data.reading.rows import Row, Rows, check_file, read_rows, row_of, usable_records
 from lmk_train.data.reading.survey import Survey, quantiles, survey
 
 __all__ = [
@@ -26,5 +26,6 @@ __all__ = [
     "row_of",
     "stem",
     "survey",
+    "usable_records",
     "wants_no_in_batch",
 ]

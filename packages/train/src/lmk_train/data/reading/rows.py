@@ -79,6 +79,19 @@ def read_rows(
     Raises:
         DataError: The file is damaged or ends too early.
     """
+    for number, _, row in usable_records(path, findings, progress=progress):
+        count_row(row, findings, prompt)
+        yield number, row.prompted(prompt)
+
+
+def usable_records(
+    path: str | Path, findings: Findings, *, progress: Progress | None = None
+) -> Iterator[tuple[int, dict[str, Any], Row]]:
+    """The records of one file that make a row, with their line and that row; the others are counted as faulty.
+
+    Raises:
+        DataError: The file is damaged or ends too early.
+    """
     for number, record in read_records(path, progress):
         try:
             if isinstance(record, DataError):
@@ -87,8 +100,7 @@ def read_rows(
         except DataError as error:
             findings.add_fault(error)
             continue
-        count_row(row, findings, prompt)
-        yield number, row.prompted(prompt)
+        yield number, record, row
 
 
 class Rows(Sequence[Row]):
