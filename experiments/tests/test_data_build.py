@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import sys
@@ -10,47 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
+from row_files import rows, write
 
 from lmk_experiments.builders import published
 from lmk_experiments.builders.languages import LANGUAGES
 from lmk_experiments.builders.published import PUBLISHED, build_published
-from lmk_experiments.cli.main import app, main
+from lmk_experiments.cli.main import main
 from lmk_experiments.datasets import DataSetMissing, data_path, load_data_set
 from lmk_experiments.grids import load_grid_file
 from lmk_train.data import DataError
 from lmk_train.data.reading import Rows
-
-ROW = {"query": "q", "pos": ["p"], "neg": [f"n{i}" for i in range(7)], "pos_scores": [9.0], "neg_scores": [1.0] * 7}
-
-
-def rows(count: int, **more: Any) -> list[dict[str, Any]]:
-    return [{**ROW, "query": f"q{number}", "pos": [f"p{number}"], **more} for number in range(count)]
-
-
-def write(path: Path, *values: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(list(values)), path)
-    else:
-        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
-
-
-@pytest.fixture
-def lmk(tmp_path: Path) -> Callable[..., Result]:
-    def run(*arguments: Any) -> Result:
-        words = [str(argument) for argument in arguments]
-        if words[1] == "build":
-            words += ["--root", str(tmp_path / "runs")]
-        return CliRunner().invoke(app, words, catch_exceptions=False)
-
-    return run
 
 
 @pytest.fixture
