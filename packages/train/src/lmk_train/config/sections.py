@@ -136,8 +136,9 @@ class RuntimeConfig(Section):
     nodes: PositiveInt = Field(default=1, json_schema_extra=TRANSIENT)
     """Nodes. More than one are started by a scheduler, as tasks of one step of srun."""
 
-    num_workers: NonNegativeInt = Field(default=0, json_schema_extra=TRANSIENT)
-    """Processes that read and tokenize rows; 0 does it in the training process."""
+    num_workers: NonNegativeInt | None = Field(default=None, json_schema_extra=TRANSIENT)
+    """Processes that lay out the batches of the next steps; 0 does it in the training process, between steps. Null is
+    1 where CUDA computes, which would wait, and else 0."""
 
     threads: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
     """CPU threads of torch; null leaves torch's own choice. Sums round differently with another number."""
