@@ -122,7 +122,11 @@ def make_rows(path: Path, draw: random.Random) -> None:
 
     with path.open("w", encoding="utf-8") as file:
         for _ in range(400):
-            row = {"query": text(draw.randint(3, 12)), "pos": [text(length())], "neg": [text(length()) for _ in range(4)]}
+            row = {
+                "query": text(draw.randint(3, 12)),
+                "pos": [text(length())],
+                "neg": [text(length()) for _ in range(4)],
+            }
             file.write(json.dumps(row) + "\n")
 
 
