@@ -4,8 +4,8 @@ Run: ``python tests/acceptance/steps_stay_flat.py [STEPS]`` (default 2000; about
 ModernBERT trains on rows whose passages are short as MS MARCO's are, mixed with a few long ones, in packed chunks with
 GradCache, so that every step has other shapes and other plans of the attention. Printed are, for each quarter, the
 median of the processor time for a thousand tokens and the resident memory at its end; the last quarter is compared with
-the first. It ends with 1 where the time has risen by more than a tenth, or the memory since the end of the first quarter
-by more than 5 %.
+the first. It ends with 1 where the time has risen by more than a tenth, or the memory since the end of the first
+quarter by more than 5 %.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class RuntimeConfig(Section):
 
     chunk_tokens: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
     """Tokens, with the padding where there is any, that are held for a gradient at once: GradCache, which encodes the
-    rest twice. Null holds the whole batch. Halved on its own when a GPU's memory runs out. It never changes a gradient."""
+    rest twice. Null holds the whole batch. Halved on its own when a GPU's memory runs out; never changes a gradient."""
 
     activation_checkpointing: bool = Field(default=False, json_schema_extra=TRANSIENT)
     """Keeps of each layer its input alone and computes the layer again on the way back: less memory, for about a third
