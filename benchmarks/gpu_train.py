@@ -4,8 +4,8 @@ Run: ``python benchmarks/gpu_train.py [STEPS] [--small]`` (default 12 steps of e
 Random weights in bfloat16 over float32, rows of 1 + 7 passages: short ones with MS MARCO's spread of lengths (median
 about 75 tokens), 256 rows a step, and long ones of 500 to 8,192 tokens, 8 rows. It is `lmk_train.train` that runs, so
 everything counts: data, loss, clip, AdamW. Printed are, as medians of the last two thirds of the steps, real tokens a
-second, model FLOPs utilization (see `lmk_train.throughput.ModelFlops`) or where the GPU is not known teraflops a second,
-the padding, and the peak memory. Packed and padded have to give losses that agree.
+second, model FLOPs utilization (see `lmk_train.throughput.ModelFlops`) or teraflops a second where the GPU is not
+known, the padding, and the peak memory. Packed and padded have to give losses that agree.
 
 Where there is no GPU it says so and does nothing. ``--small`` runs all of it with a small model on whatever there is,
 to check the script itself.
