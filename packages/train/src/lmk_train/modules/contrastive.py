@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,8 @@ class StepReport:
     """With padding."""
     masked: int
     """Pairs of equal texts that were left out."""
+    signals: tuple[int, ...] = ()
+    """Of each of :data:`lmk_train.ranks.signals.SIGNALS`, how many processes have been sent it."""
 
 
 class ContrastiveModule(LightningModule):
@@ -75,6 +78,8 @@ class ContrastiveModule(LightningModule):
         """Of the last step."""
         self.events: list[dict[str, Any]] = []
         """What happened since someone looked; each has a ``kind`` and a ``step``."""
+        self.signals: Callable[[], tuple[int, ...]] = tuple
+        """What this process was told meanwhile, to be added up with the step's other numbers: it costs no exchange."""
 
     def on_fit_start(self) -> None:
         # Loaded models are in evaluation mode and Lightning keeps what it is given: without this, no dropout.
@@ -126,10 +131,10 @@ class ContrastiveModule(LightningModule):
     def _report(self, passed: Pass, masked: Tensor, norm: Tensor) -> StepReport:
         chunks, wide = passed.chunks, torch.float32 if self.device.type == "mps" else torch.float64
         own = torch.stack([passed.loss.to(wide), masked.to(wide)])
-        counts = torch.tensor([chunks.tokens, chunks.padded], dtype=wide, device=own.device)
+        counts = torch.tensor([chunks.tokens, chunks.padded, *self.signals()], dtype=wide, device=own.device)
         values = torch.cat([sums(torch.cat([own, counts])), norm.to(wide)[None]]).tolist()  # one wait for the device
-        loss, pairs, tokens, padded, length = values
-        return StepReport(loss, length, int(tokens), int(padded), int(pairs))
+        loss, pairs, tokens, padded, *signals, length = values
+        return StepReport(loss, length, int(tokens), int(padded), int(pairs), tuple(map(int, signals)))
 
     def _check(self, batch: Batch, passed: Pass, report: StepReport, step: int) -> None:
         """Every process has the same report and so takes the same way through here."""
