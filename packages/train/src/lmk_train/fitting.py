@@ -20,7 +20,8 @@ from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder, Recorder
-from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint, remove_drafts
+from lmk_train.callbacks.checkpoint_files import CheckpointFiles, remove_drafts
+from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint
 from lmk_train.callbacks.preemption import Preemption
 from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
 from lmk_train.callbacks.several import MeetAfterValidation
@@ -172,7 +173,7 @@ def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback], r
         callbacks=callbacks,
         default_root_dir=folder,
         # Named, because a detected SLURM environment requeues jobs on its own and loses what was trained.
-        plugins=[RanksEnvironment(place) if ranks.several else LightningEnvironment()],
+        plugins=[RanksEnvironment(place) if ranks.several else LightningEnvironment(), CheckpointFiles()],
         use_distributed_sampler=False,
         logger=False,
         enable_checkpointing=False,
