@@ -80,7 +80,9 @@ def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, re
     path.write_bytes(content)
     kept = {}
     monkeypatch.setattr(
-        fitting, "mark_finished", lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*.unreadable"))
+        fitting,
+        "mark_finished",
+        lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*.unreadable")),
     )
     resumed = train(config, tmp_path / "run", recorder)
     assert recorder.kinds() == ["start", "checkpoint_unreadable", "finished"]

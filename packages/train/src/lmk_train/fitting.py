@@ -171,7 +171,8 @@ def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback], r
         max_steps=config.optim.steps,
         max_epochs=1,  # the order of batches is endless and ends at the last step; see BatchOrder
         callbacks=callbacks,
-        default_root_dir=folder,
+        # Not there, and not made: in a job of SLURM, Lightning goes on from any `hpc_ckpt_*.ckpt` that it finds in it.
+        default_root_dir=folder / "checkpoints" / "lightning",
         # Named, because a detected SLURM environment requeues jobs on its own and loses what was trained.
         plugins=[RanksEnvironment(place) if ranks.several else LightningEnvironment(), CheckpointFiles()],
         use_distributed_sampler=False,
