@@ -114,10 +114,11 @@ class ContrastiveData(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         assert self.trainer is not None
+        workers, kind = self.config.runtime.num_workers, self.trainer.strategy.root_device.type
         return self.batches(
             self.trainer.global_step,
-            workers=self.config.runtime.num_workers,
-            pin_memory=self.trainer.strategy.root_device.type == "cuda",
+            workers=int(kind == "cuda") if workers is None else workers,
+            pin_memory=kind == "cuda",
         )
 
     def summary(self) -> dict[str, Any]:
