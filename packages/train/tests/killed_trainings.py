@@ -68,9 +68,9 @@ def _size(folder: Path) -> int:
     return len(list(folder.glob("pid-*")))
 
 
-def start(size: int, config: TrainConfig, folder: Path, one: Start) -> list[int]:
+def start(size: int, config: TrainConfig, folder: Path, one: Start, seconds: float = 120) -> list[int]:
     """Trains on ``size`` ranks until the end, or until they are killed; the exit codes of the ranks."""
-    one.codes = ended(begin(size, config, folder, one))
+    one.codes = ended(begin(size, config, folder, one), seconds)
     return one.codes
 
 
@@ -83,8 +83,8 @@ def begin(size: int, config: TrainConfig, folder: Path, one: Start) -> list[Any]
     settings = (size, store.port if store else 0, json.dumps(values), str(folder), one.kill)
     ranks = [SERVER.Process(target=_rank, args=(rank, *settings)) for rank in range(size)]
     for rank, process in enumerate(ranks):
-        process.store = store  # it has to live as long as they do
         process.start()
+        process.store = store  # it has to live as long as they do
         (folder / f"pid-{rank}").write_text(str(process.pid))
     return ranks
 

@@ -23,6 +23,7 @@ from lmk_train.callbacks.checkpoint_files import (
 )
 from lmk_train.config import TrainConfig
 from lmk_train.config.resumable import resumable
+from lmk_train.data.module import ContrastiveData
 from lmk_train.modules.finite import check_weights
 
 if TYPE_CHECKING:
@@ -71,6 +72,14 @@ class Checkpoints(Callback):
         if failed:
             raise CheckpointNotWrittenError(failed)
         self.saved_at = trainer.global_step
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        data = trainer.datamodule  # ty: ignore[missing-attribute]
+        if isinstance(data, ContrastiveData) and data.began_at != trainer.global_step:
+            raise RuntimeError(
+                f"the batches begin at step {data.began_at}, and the training goes on from step {trainer.global_step}: "
+                "something, such as trainer.estimated_stepping_batches, has asked for them before the checkpoint was read"
+            )
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # As late as possible: whatever Lightning draws while it sets up must not move dropout's numbers.

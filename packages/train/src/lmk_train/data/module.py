@@ -59,6 +59,8 @@ class ContrastiveData(LightningDataModule):
             query_max_length=data.query_max_length,
             passage_max_length=data.passage_max_length,
         )
+        self.began_at = 0
+        """The step at which the trainer's batches begin."""
         self.dataset: ExampleDataset | None = None
         if data.stream_buffer is None:
             cache = TokenCache(
