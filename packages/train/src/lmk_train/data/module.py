@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from typing import Any
 
@@ -19,6 +20,7 @@ from lmk_train.data.examples import ExampleDataset, open_sets, set_names
 from lmk_train.data.reading import Findings
 from lmk_train.data.sampling import BatchOrder
 from lmk_train.data.streaming import StreamedBatches
+from lmk_train.ranks.signals import SIGNALS
 
 
 class ContrastiveData(LightningDataModule):
@@ -57,6 +59,8 @@ class ContrastiveData(LightningDataModule):
             query_max_length=data.query_max_length,
             passage_max_length=data.passage_max_length,
         )
+        self.began_at = 0
+        """The step at which the trainer's batches begin."""
         self.dataset: ExampleDataset | None = None
         if data.stream_buffer is None:
             cache = TokenCache(
@@ -101,6 +105,7 @@ class ContrastiveData(LightningDataModule):
             "num_workers": workers,
             "pin_memory": pin_memory,
             "generator": torch.Generator().manual_seed(self.config.seed),
+            "worker_init_fn": _leave_signals,
         }
         if self.dataset is None:
             streamed = StreamedBatches(
@@ -142,3 +147,12 @@ class ContrastiveData(LightningDataModule):
             },
             "steps_per_epoch": order.batches_per_epoch,
         }
+
+
+def _leave_signals(_worker: int) -> None:
+    """A scheduler signals every process of a job: a worker that died of it would fail the step that is to be saved.
+
+    Workers end when they are told, or when the process that has started them is gone.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
