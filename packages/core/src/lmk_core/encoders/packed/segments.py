@@ -69,9 +69,7 @@ class Segments:
 
         Time and memory are linear in the length of a text where the attention is local.
         """
-        if half_window is not None and half_window + 1 >= self.max_seqlen:
-            half_window = None  # the window reaches everywhere
-        groups = self._groups(half_window, query)
+        groups = self.groups(half_window, query.shape[1] * query.shape[2], query.device)
         parts = [part.split([group.tokens for group in groups]) for part in (query, key, value)]
         outputs = [
             _attend_rectangle(group, *own, scale, dropout)
@@ -81,12 +79,13 @@ class Segments:
         ]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _groups(self, half_window: int | None, query: Tensor) -> list[Rectangle | Blocks]:
+    def groups(self, half_window: int | None, width: int, device: torch.device) -> list[Rectangle | Blocks]:
+        """The texts as `plan_groups` cuts them, which is done once. Texts stand longest first."""
+        if half_window is not None and half_window + 1 >= self.max_seqlen:
+            half_window = None  # the window reaches everywhere
         if half_window not in self._plans:
             lengths = self.cu_seqlens.diff().cpu().numpy().astype(np.int64)
-            self._plans[half_window] = plan_groups(
-                lengths[lengths > 0], half_window, query.shape[1] * query.shape[2], query.device
-            )
+            self._plans[half_window] = plan_groups(lengths[lengths > 0], half_window, width, device)
         return self._plans[half_window]
 
 
@@ -109,11 +108,8 @@ def _attend_blocks(
     behind = group.rows * group.width - group.tokens
     queries = functional.pad(query, (0, 0, 0, 0, 0, behind)).view(group.rows, group.width, *query.shape[1:])
 
-    def windows(states: Tensor) -> Float[Tensor, "rows heads keys dim"]:
-        padded = functional.pad(states, (0, 0, 0, 0, group.width, behind + group.width))
-        return _Windows.apply(padded.view(group.rows + 2, group.width, *states.shape[1:]))
-
-    out = _attention(queries.transpose(1, 2), windows(key), windows(value), group.mask, scale, dropout)
+    keys, values = (windows_of(group, states) for states in (key, value))
+    out = _attention(queries.transpose(1, 2), keys, values, group.mask, scale, dropout)
     return out.transpose(1, 2).reshape(-1, *query.shape[1:])[: group.tokens]
 
 
@@ -122,6 +118,24 @@ def _attention(
 ) -> Tensor:
     mask = None if mask is None else mask.to(query.dtype)
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, dropout_p=dropout)
+
+
+def windows_of(group: Blocks, states: Float[Tensor, "tokens heads dim"]) -> Float[Tensor, "rows heads keys dim"]:
+    """The keys, or values, that each block of queries sees: those of the block before, its own, and those behind."""
+    behind = group.rows * group.width - group.tokens
+    padded = functional.pad(states, (0, 0, 0, 0, group.width, behind + group.width))
+    return _Windows.apply(padded.view(group.rows + 2, group.width, *states.shape[1:]))
+
+
+def add_windows(gradient: Float[Tensor, "rows heads keys dim"]) -> Float[Tensor, "blocks width heads dim"]:
+    """The gradient of `windows_of`, with the blocks before and behind all texts."""
+    rows, heads, keys, dim = gradient.shape
+    before, own, behind = gradient.transpose(1, 2).split(keys // 3, dim=1)
+    out = gradient.new_zeros(rows + 2, keys // 3, heads, dim)
+    out[:-2] += before
+    out[1:-1] += own
+    out[2:] += behind
+    return out
 
 
 class _Windows(torch.autograd.Function):
@@ -144,11 +158,4 @@ class _Windows(torch.autograd.Function):
         ctx: Any,  # noqa: ARG004 - PyTorch passes it
         *gradients: Float[Tensor, "rows heads keys dim"],
     ) -> Float[Tensor, "blocks width heads dim"]:
-        (gradient,) = gradients
-        rows, heads, keys, dim = gradient.shape
-        before, own, behind = gradient.transpose(1, 2).split(keys // 3, dim=1)
-        out = gradient.new_zeros(rows + 2, keys // 3, heads, dim)
-        out[:-2] += before
-        out[1:-1] += own
-        out[2:] += behind
-        return out
+        return add_windows(gradients[0])

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lmk_core.encoders.packed.attention import NAME, PackedAttentionError
+from lmk_core.encoders.packed.modernbert import shorten
 from lmk_core.encoders.packed.segments import Segments
 
 ROTARY = ("modernbert", "gte")
@@ -43,6 +44,8 @@ def enable_packing(encoder: nn.Module) -> None:
         raise PackedAttentionError(f"packed batches: {obstacle}; pad them instead")
     config: Any = encoder.config
     config._attn_implementation = NAME
+    if config.model_type == "modernbert":
+        shorten(encoder)
 
 
 def run_packed(

@@ -1,0 +1,54 @@
+"""`lmk_train.train`, measured."""
+
+# ruff: noqa: ARG002 (methods have a recorder's signatures)
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from measuring import Meter, settings
+from transformers import AutoTokenizer
+
+from lmk_core import PoolingConfig, PoolingTokenizer
+from lmk_train import TrainConfig, train
+from lmk_train.data.module import ContrastiveData
+
+
+class Measuring:
+    """A recorder that hears of every step."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def event(self, kind: str, **fields: Any) -> None:
+        if kind == "start":
+            self.meter.begin()
+
+    def metrics(self, values: dict[str, float], step: int) -> None:
+        self.meter.step()
+        self.meter.losses.append(values["train/loss"])
+        self.meter.padded += 10**9
+        self.meter.tokens += round(10**9 * (1 - values["train/padding_share"]))
+
+    def progress(self, done: int, total: int, unit: str) -> None: ...
+
+
+def main() -> None:
+    wanted = settings()
+    torch.set_num_threads(1)
+    meter = Meter()
+    config = TrainConfig.model_validate(wanted["config"])
+    tokenizer = PoolingTokenizer(
+        AutoTokenizer.from_pretrained(wanted["model"]), PoolingConfig("mean"), wanted["passage_max_length"]
+    )
+    started = time.process_time()
+    ContrastiveData(config, tokenizer)
+    tokenizing = time.process_time() - started
+    train(config, Path(wanted["out"]), Measuring(meter))
+    meter.report(tokenizing=tokenizing)
+
+
+if __name__ == "__main__":
+    main()
