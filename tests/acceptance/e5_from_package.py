@@ -6,8 +6,8 @@ XLMR_TOKENIZER is a folder with the tokenizer of XLM-RoBERTa (`tokenizer.json`, 
 float32 weights (470 MB), the tokenizer, and what Sentence Transformers needs to pool and normalize as e5 does.
 
 The file is a header, a tokenizer, a directory of tensors and their data. Matrices are in GGML's q4_0: blocks of 32
-numbers, a float16 scale and 16 bytes each; byte i holds number i in its low half and number i + 16 in its high half, and
-8 is 0.
+numbers, a float16 scale and 16 bytes each; byte i holds number i in its low half and number i + 16 in its high half,
+and 8 is 0.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ token, by the mean, and by landmarks; every text is tokenized once for all three
 hidden. Each length asks 50 queries over 100 documents, so chance is 1 in 100: of 50 queries 0 to 4 hits, of 400 queries
 0 to 12 (beyond them lies a probability below 0.0005 on either side).
 
-A mean over the vectors of a text is a bag of words even where no weight was trained: at the shortest lengths it may find
-more than chance. The CLS token of random weights knows next to nothing of its text; it is what is held against chance.
-The exit code is 1 where it, or the oracle, gives anything else. On one core: the 32,768 tokens take most of 15 minutes.
+A mean over the vectors of a text is a bag of words even where no weight was trained: at the shortest lengths it may
+find more than chance. The CLS token of random weights knows next to nothing of its text; it is what is held against
+chance. The exit code is 1 where it, or the oracle, gives anything else. The 32,768 tokens take most of the time.
 """
 
 from __future__ import annotations

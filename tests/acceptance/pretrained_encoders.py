@@ -108,7 +108,9 @@ def language_of(document: str) -> str:
     return re.split(r"[-:]", document)[0]
 
 
-def ours(model: Path, folders: Mapping[str, Path], check: Check, out: Path) -> tuple[float, dict[str, dict[str, float]]]:
+def ours(
+    model: Path, folders: Mapping[str, Path], check: Check, out: Path
+) -> tuple[float, dict[str, dict[str, float]]]:
     """The mean of the tasks' NDCG@10, and each query's by task."""
     suite = Suite(
         name="check", tasks=tuple(Task(name=name, folder=str(one), split=check.split) for name, one in folders.items())
