@@ -40,7 +40,7 @@ class Check:
 
     Attributes:
         languages: None: the set is searched as a whole; a pattern: inside each language whose name it matches.
-        documents: only the first so many of the set.
+        documents: only the first so many of the set, or of each language.
         baseline: what is known of this model on this set, NDCG@10.
     """
 
@@ -170,12 +170,13 @@ def with_ranx(similarity: Mapping[str, np.ndarray], texts: Texts) -> float | Non
 
 @dataclass(frozen=True)
 class Compared:
-    """What came out: means, the largest difference of a query, seconds of ours and of the other way."""
+    """What came out: means, the largest difference of a query, how many there are, seconds of both ways."""
 
     ours: float
     sklearn: float
     ranx: float | None
     largest: float
+    queries: int
     seconds: tuple[float, float]
 
     def equal(self) -> bool:
@@ -207,7 +208,8 @@ def compare(check: Check, model: Path, data: Path, out: Path) -> Compared:
         ranx.append(with_ranx(similarity, texts))
     known = [one for one in ranx if one is not None]
     seconds = between - started, time.monotonic() - between
-    return Compared(mean, fmean(sklearn), fmean(known) if known else None, largest, seconds)
+    queries = sum(map(len, by_query.values()))
+    return Compared(mean, fmean(sklearn), fmean(known) if known else None, largest, queries, seconds)
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
