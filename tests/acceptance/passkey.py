@@ -3,10 +3,9 @@
     python tests/acceptance/passkey.py --text BOOK.txt --tokenizer FOLDER [--seeds 2] [--lengths 256,512]
 
 The encoder is a real ModernBERT of random weights (width 16, two layers with local attention, so that 32,768 tokens
-cost little; `--tokenizer`'s vocabulary), read by its CLS token, by the mean, and by landmarks; every text is
-tokenized once for all three. The oracle knows the names that can be
-hidden. Each length asks 50 queries over 100 documents, so chance is 1 in 100: of 50 queries 0 to 4 hits, of 400 queries
-0 to 12 (beyond them lies a probability below 0.0005 on either side).
+cost little; `--tokenizer`'s vocabulary), read by its CLS token, by the mean, and by landmarks; every text is tokenized
+once for all three. The oracle knows the names that can be hidden. Each length asks 50 queries over 100 documents, so
+chance is 1 in 100: of 50 queries 0 to 4 hits, of 400 queries 0 to 12 (more have a probability below 0.0005).
 
 A mean over the vectors of a text is a bag of words even where no weight was trained: at the shortest lengths it may
 find more than chance. The CLS token of random weights knows next to nothing of its text; it is what is held against
