@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from lmk_eval.suites import Suite, Task, shipped_suite
+from lmk_experiments.configs import ConfigError
 from lmk_experiments.costs import (
     Throughput,
     evaluation_cost,
@@ -27,6 +28,7 @@ TABLE_1 = {
     "pooling": {"kind": "cls"},
     "data": {"train": ["/own.jsonl"], "negatives": 7, "query_max_length": 128, "passage_max_length": 512},
     "optim": {"steps": 5000, "batch_size": 2048, "learning_rate": 2e-5},
+    "precision": "bf16",
 }
 
 
@@ -35,8 +37,8 @@ def test_the_upper_bound_of_a_training_of_table_1() -> None:
     cost = training_cost(TrainConfig.model_validate(TABLE_1), SIZE)
     assert cost.tokens == 5000 * 2048 * (128 + 8 * 512) == pytest.approx(4.3e10, rel=0.01)
     assert cost.gpu_hours == pytest.approx(26.4, abs=0.1)
-    assert cost.gpu_hours * 3600 * FLOPS == pytest.approx(3.8e19, rel=0.01)
-    assert cost.basis == "formula, 8 FLOP a parameter and token at 400 TFLOP/s"
+    assert cost.gpu_hours * 3600 * FLOPS["bfloat16"] == pytest.approx(3.8e19, rel=0.01)
+    assert cost.basis == "formula, 8 FLOP a parameter and token at 400 TFLOP/s in bfloat16"
     assert cost.lengths == "every text at its longest"
 
 
@@ -71,6 +73,40 @@ def test_measured_speed_goes_before_the_formula(tmp_path: Path) -> None:
     assert reading.basis.startswith("formula, 2 FLOP"), "that speed was not measured"
 
 
+def test_the_type_that_will_run_decides_the_hours(tmp_path: Path) -> None:
+    suite = shipped_suite("mldr-en")
+    full, half = (evaluation_cost(suite, 8192, SIZE, tmp_path, weights=kind) for kind in ("float32", "bfloat16"))
+    assert full == evaluation_cost(suite, 8192, SIZE, tmp_path)
+    assert (full.gpu_hours or 0) / (half.gpu_hours or 1) == pytest.approx(400 / 27)
+    assert (full.basis[-30:], half.basis[-32:]) == (
+        "token at 27 TFLOP/s in float32",
+        "token at 400 TFLOP/s in bfloat16",
+    )
+    single = training_cost(TrainConfig.model_validate({**TABLE_1, "precision": "fp32"}), SIZE)
+    mixed = training_cost(TrainConfig.model_validate({**TABLE_1, "precision": "bf16"}), SIZE)
+    assert (single.gpu_hours or 0) / (mixed.gpu_hours or 1) == pytest.approx(400 / 27)
+
+
+def test_a_measured_speed_is_of_one_type(tmp_path: Path) -> None:
+    suite, path = shipped_suite("mldr-en"), tmp_path / "p.yaml"
+    for text, measured in (("5000", ["float32"]), ("{bfloat16: 5000}", ["bfloat16"])):
+        path.write_text(f"throughput: {{evaluate: {text}}}\n")
+        for kind in ("float32", "bfloat16"):
+            cost = evaluation_cost(suite, 8192, SIZE, tmp_path, load_throughput(str(path)), weights=kind)
+            assert cost.basis.startswith("measured, 5,000 tokens/s" if kind in measured else "formula"), (text, kind)
+    path.write_text("throughput: {evaluate: {int8: 5000}}\n")
+    with pytest.raises(ConfigError, match="throughput"):
+        load_throughput(str(path))
+
+
+def test_plans_follow_the_grids_type(tmp_path: Path) -> None:
+    hours = []
+    for assignments in ((), ("evaluate.weights=bfloat16",)):
+        plan = make_plan(load_grid_file("table5", assignments), tmp_path)
+        hours.append(plan_costs([plan], tmp_path, None, lambda kind, identity: False).of("evaluation").gpu_hours or 0)
+    assert hours[0] / hours[1] == pytest.approx(400 / 27)
+
+
 def test_a_profile_that_measured_nothing(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("partition: gpu\n")
     assert load_throughput(str(tmp_path / "p.yaml")) is None
@@ -79,7 +115,7 @@ def test_a_profile_that_measured_nothing(tmp_path: Path) -> None:
 def test_a_pretraining_is_one_forward_and_one_backward() -> None:
     config = PretrainConfig.model_validate(
         {
-            **{key: TABLE_1[key] for key in ("model", "pooling", "optim")},
+            **{key: TABLE_1[key] for key in ("model", "pooling", "optim", "precision")},
             "method": "retromae",
             "data": {"train": ["data:retromae-225k"], "max_length": 8192},
         }

@@ -53,7 +53,7 @@ def test_one_grid(say: Say) -> None:
     text = say("plan", "table6")
     assert "4 pre-trainings, 8 trainings (0 done), 8 rows, 56 evaluations (0 done)" in text
     assert "pre-train for gte-en-mlm-base-cls-retromae" in text
-    assert "formula, 8 FLOP a parameter and token at 400 TFLOP/s; mean lengths of msmarco-passage" in text
+    assert "formula, 8 FLOP a parameter and token at 400 TFLOP/s in bfloat16; mean lengths of msmarco-passage" in text
     assert "assumed, where the source leaves it open:" in text
     assert "seeds (table6.yaml): the paper names no seeds" in text
     plan = json.loads(say("plan", "table6", "--json"))

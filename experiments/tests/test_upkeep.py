@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lmk_experiments.jobs.evaluate import tokens_folder
 from lmk_experiments.records import CellRecorder, GridRecord, RowRecord, TrainingRecord, evaluation_cell, training_cell
 from lmk_experiments.records.claim import claimed
 from lmk_experiments.upkeep import compare, delete, find_leftovers, find_side, format_bytes
@@ -209,6 +210,38 @@ def test_a_model_whose_new_version_was_never_put_in_place_is_kept(two, tmp_path)
     (folder / "model").rename(folder / ".model.old-1234")
     found, _ = find_leftovers(tmp_path, two)
     assert "half-written file" not in {one.what for one in found}
+
+
+def test_tokens_go_when_no_reading_needs_them_any_more(two, tmp_path):
+    training = two.trainings[0].id
+    done = evaluation_cell(tmp_path, two.rows[0].evaluations["tiny"])
+    kept = put(tokens_folder(tmp_path, done.config) / "abc" / "ids.npy", 700).parent.parent
+    # A reading of another grid on the same suite finds the same tokens.
+    late = evaluation_cell(tmp_path, evaluate(tmp_path, 9, training, None, {"kind": "mean"}))
+    assert tokens_folder(tmp_path, late.config) == kept
+    foreign = put(tmp_path / "tokens" / f"{'f' * 12}-{'0' * 12}" / "ids.npy", 10).parent
+    orphan = put(tmp_path / "tokens" / f"{training}-{'0' * 12}" / "ids.npy", 30).parent
+
+    def found(**more):
+        leftovers, left = find_leftovers(tmp_path, two, **more)
+        return [one for one in leftovers if one.what == "tokens of texts"], {one.name: one.reason for one in left}
+
+    leftovers, left = found()
+    assert [one.path for one in leftovers] == [orphan]
+    assert left[f"tokens/{kept.name}"] == "a reading that needs them is not finished (700 B)"
+    with claimed(late.folder):
+        assert "is working on it" in found(unfinished=True)[1][f"tokens/{kept.name}"]
+    leftovers, _ = found(unfinished=True)
+    assert [(one.path, one.size) for one in leftovers] == [(orphan, 30), (kept, 700)]
+    with claimed(late.folder):  # taken up between the listing and the deleting
+        freed, refused = delete(leftovers)
+    assert (freed, [one.name for one in refused]) == (30, [training])
+    assert kept.is_dir()
+    late.finish(1.0, scores={})
+    leftovers, _ = found()
+    assert delete(leftovers) == (700, [])
+    assert not kept.exists()
+    assert foreign.is_dir(), "of a training that is not the grid's"
 
 
 def test_sizes_are_for_people():

@@ -210,7 +210,10 @@ def test_a_budget_repeats_only_what_was_not_done(remembering):
 
 
 def test_a_long_text_among_short_ones_needs_memory_for_its_own_tokens_only(run, tiny_model, make_folder, tmp_path):
-    """One text of 32,768 tokens in a corpus of short ones: batches are of tokens, so it makes no other batch large."""
+    """One text of 32,768 tokens in a corpus of short ones: batches are of tokens, so it makes no other batch large.
+
+    (mteb #129: an evaluation that ran out of memory on such a corpus.)
+    """
     from lmk_core.embedder.batches import BatchRunner
 
     documents = {f"d{number}": f"river {number}" for number in range(60)} | {"long": "stone house " * 16_384}

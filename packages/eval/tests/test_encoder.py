@@ -224,10 +224,25 @@ def test_saved_and_read_by_sentence_transformers(tiny_model, tmp_path, kind):  #
     assert np.allclose(encoded(Embedder.from_pretrained(saved), TEXTS), theirs, atol=1e-5)
 
 
+# How far an evaluation is.
+
+
+def test_the_time_left_can_be_told_from_the_beginning(landmark):
+    """Long texts come first: after half of the characters half of the texts count as done, not the few long ones."""
+    texts = ["river stone house light " * 10] * 10 + ["river"] * 390
+    told: list[int] = []
+    encoder = EmbedderEncoder(landmark, "lmk/model", "0123", max_length=64, batch_tokens=64)
+    encoder.encoding(texts, told.append)
+    characters = 10 * (240 + 1) + 390 * (5 + 1)
+    assert sum(told) == len(texts)
+    assert sum(told[:10]) == pytest.approx(400 * 10 * 241 / characters, abs=1), "the ten long texts, a batch each"
+    assert min(told) >= 0
+
+
 # Real sets.
 
 
-@pytest.mark.parametrize("name", ["msmarco-dl19-20", "wiki-long-en", "debian-desc"])
+@pytest.mark.parametrize("name", ["msmarco-dl19-20", "wiki-long-en", "debian-desc", "xquad", "manpages-long"])
 def test_real_sets_from_end_to_end(run, tiny_model, reference_data, tmp_path, name):
     """English, multilingual and long, at a few tokens: plumbing, not quality."""
     embedder = Embedder.from_pretrained(tiny_model, "landmark", 4, 16)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lmk_core import Embedder
+from lmk_core import Embedder, PoolingConfig
 from lmk_eval import EvaluationError, Suite, Task
 from lmk_eval.haystacks import make_haystack, words
 from lmk_eval.suites.task import LENGTHS
@@ -95,6 +95,17 @@ def test_an_oracle_finds_all_and_chance_finds_none_at_every_length(run, tmp_path
     # 400 queries, each with a chance of 1 in 100: 4 are expected, 13 or more have a probability below 0.0003.
     assert worst["main_score"] <= 12 / 400
     assert worst["main_score"] == worst["precision_at_1"]
+
+
+def test_an_untrained_encoder_finds_by_chance(run, tiny_model, tmp_path):
+    """A real one, at short lengths; ``tests/acceptance/passkey.py`` does all eight."""
+    (tmp_path / "book.txt").write_text(TEXT)
+    suite = Suite(name="hay", tasks=(Task(name="hay", passkey=str(tmp_path / "book.txt"), lengths=(64, 128)),))
+    scores = run(tiny_model, suite, tmp_path / "out", pooling=PoolingConfig("cls"), max_length=512)["hay"]
+    # 100 queries, each with a chance of 1 in 100: 7 or more hits have a probability below 0.0001.
+    assert scores["main_score"] <= 6 / 100
+    assert scores["recall_at_100"] == 1.0, "all documents are ranked"
+    assert 0.02 < scores["recall_at_10"] < 0.25, "10 of 100 by chance"
 
 
 def test_scores_by_depth(run, tiny_model, tmp_path):

@@ -11,7 +11,7 @@ from lmk_experiments.cli.columns import columns
 from lmk_experiments.configs import explain
 from lmk_experiments.grids.names import grid_name
 from lmk_experiments.records import GridRecord, load_grid, load_grids
-from lmk_experiments.submit.states import CellState, grid_states
+from lmk_experiments.submit.states import CellState, grid_states, share_jobs
 
 _ACTIVE = ("queued", "running", "preempted", "unknown")
 _SECONDS = 1.0
@@ -64,6 +64,7 @@ def cancel_jobs(grid: str, row: str | None, root: Path, *, yes: bool) -> None:
     for one in cells:
         if one.job is not None and one.state.name in _ACTIVE:
             jobs[one.job.id] = one.job.job
+    jobs |= share_jobs(cells)
     if not jobs:
         typer.echo(f"{record.name}: no job of {row or 'this grid'} is queued or runs")
         return

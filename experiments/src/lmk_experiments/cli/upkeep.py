@@ -58,8 +58,9 @@ def clean(
 ) -> None:
     """List what a grid's cells do not need any more, ask, and delete it.
 
-    Checkpoints of finished trainings, MTEB's own result files, half-written files and old logs go. Final weights,
-    records, curves and scores stay, and so does every cell that is unfinished or being worked on.
+    Checkpoints of finished trainings, MTEB's own result files, embeddings, tokens that no reading needs any more,
+    half-written files and old logs go. Final weights, records, curves and scores stay, and so does every cell that is
+    unfinished or being worked on.
     """
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.records import load_grid

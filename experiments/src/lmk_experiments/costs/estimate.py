@@ -12,8 +12,11 @@ from lmk_experiments.costs.tokens import Tokens, pretraining_tokens, suite_token
 from lmk_experiments.grids.size import ModelSize
 from lmk_train.config import PretrainConfig, TrainConfig
 
-FLOPS = 400e12
-"""Operations a second of one GPU: an H100 in bfloat16, at two fifths of its peak."""
+FLOPS = {"bfloat16": 400e12, "float16": 400e12, "float32": 27e12}
+"""Operations a second of one GPU, by the type it computes in: an H100 at two fifths of its peak. Nothing here turns on
+TF32, so float32 has no use of the units that make the others fast."""
+PRECISIONS = {"bf16": "bfloat16", "fp32": "float32"}
+"""What a training's ``precision`` computes in."""
 TRAINING_FLOP = 8
 """Operations a parameter and token of a fine-tune: with GradCache two forwards (2 each) and one backward (4)."""
 PRETRAINING_FLOP = 6
@@ -53,12 +56,12 @@ class Cost:
 
 def training_cost(config: TrainConfig, size: ModelSize | None, speed: Throughput | None = None) -> Cost:
     """The cost of a fine-tune."""
-    return _training(training_tokens(config), TRAINING_FLOP, size, speed)
+    return _training(training_tokens(config), TRAINING_FLOP, config.precision, size, speed)
 
 
 def pretraining_cost(config: PretrainConfig, size: ModelSize | None, speed: Throughput | None = None) -> Cost:
     """The cost of a pre-training (its decoder, one layer, is left out)."""
-    return _training(pretraining_tokens(config), PRETRAINING_FLOP, size, speed)
+    return _training(pretraining_tokens(config), PRETRAINING_FLOP, config.precision, size, speed)
 
 
 def evaluation_cost(
@@ -68,16 +71,19 @@ def evaluation_cost(
     root: Path,
     speed: Throughput | None = None,
     storage: str = "float32",
+    weights: str = "float32",
 ) -> Cost:
     """The cost of one reading on one suite.
 
     Args:
+        weights: the type that texts are encoded in.
         storage: the type that embeddings lie on disk in.
     """
     found = suite_tokens(suite, max_length, root)
     if found is None:
         return Cost(None, 0.0, None, "unknown: how much text the tasks hold")
-    hours, basis = _hours(found, ENCODING_FLOP, size, speed, None if speed is None else speed.evaluate)
+    measured = None if speed is None else speed.encoding(weights)
+    hours, basis = _hours(found, ENCODING_FLOP, weights, size, speed, measured)
     held = None
     if found.largest is not None and size is not None:
         held = (found.largest * size.dim * STORED_BYTES[storage] + found.tokens * TOKEN_BYTES) / _GB
@@ -101,8 +107,8 @@ def total(costs: Iterable[Cost]) -> Cost:
     )
 
 
-def _training(found: Tokens, flop: int, size: ModelSize | None, speed: Throughput | None) -> Cost:
-    hours, basis = _hours(found, flop, size, speed, None if speed is None else speed.train)
+def _training(found: Tokens, flop: int, precision: str, size: ModelSize | None, speed: Throughput | None) -> Cost:
+    hours, basis = _hours(found, flop, PRECISIONS[precision], size, speed, None if speed is None else speed.train)
     if size is None:
         return Cost(hours, None, None, basis, found.tokens, found.basis)
     parameters = size.parameters + size.embedding_parameters
@@ -111,11 +117,11 @@ def _training(found: Tokens, flop: int, size: ModelSize | None, speed: Throughpu
 
 
 def _hours(
-    found: Tokens, flop: int, size: ModelSize | None, speed: Throughput | None, a_second: float | None
+    found: Tokens, flop: int, kind: str, size: ModelSize | None, speed: Throughput | None, a_second: float | None
 ) -> tuple[float | None, str]:
     if speed is not None and a_second is not None:
         return found.tokens / a_second / 3600, f"measured, {a_second:,.0f} tokens/s a GPU ({speed.source})"
     if size is None:
         return None, "unknown: how large the model is (`size` in its file)"
-    hours = flop * size.parameters * found.tokens / FLOPS / 3600
-    return hours, f"formula, {flop} FLOP a parameter and token at {FLOPS / 1e12:.0f} TFLOP/s"
+    hours = flop * size.parameters * found.tokens / FLOPS[kind] / 3600
+    return hours, f"formula, {flop} FLOP a parameter and token at {FLOPS[kind] / 1e12:.0f} TFLOP/s in {kind}"

@@ -111,7 +111,9 @@ def plan_costs(
 def _evaluation(
     evaluation: PlannedEvaluation, size: ModelSize | None, root: Path, speed: Throughput | None
 ) -> Callable[[], Cost]:
-    return lambda: evaluation_cost(evaluation.suite, evaluation.max_length, size, root, speed, evaluation.storage)
+    return lambda: evaluation_cost(
+        evaluation.suite, evaluation.max_length, size, root, speed, evaluation.storage, evaluation.weights
+    )
 
 
 def _texts_gb(suites: list[Suite], root: Path) -> float:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat
 
 from lmk_experiments.configs import find_file, load_document, validate
+
+Encoding = PositiveFloat | dict[Literal["float32", "bfloat16", "float16"], PositiveFloat]
+"""Tokens a second that are encoded: in float32, as evaluations are unless they say otherwise, or by the type."""
 
 
 class _Section(BaseModel):
@@ -14,8 +19,8 @@ class _Section(BaseModel):
 
     train: PositiveFloat | None = None
     """Tokens a second that one GPU trains on."""
-    evaluate: PositiveFloat | None = None
-    """Tokens a second that one GPU encodes."""
+    evaluate: Encoding | None = None
+    """Tokens a second that one GPU encodes: a number in float32, or one for each type of weights."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,13 @@ class Throughput:
     """Tokens a second and GPU, each ``None`` where it was not measured, and the file that says so."""
 
     train: float | None
-    evaluate: float | None
+    evaluate: float | Mapping[str, float] | None
     source: str
+
+    def encoding(self, weights: str) -> float | None:
+        """Tokens a second that are encoded with weights of a type; ``None`` where that was not measured."""
+        by_type = self.evaluate if isinstance(self.evaluate, Mapping) else {"float32": self.evaluate}
+        return by_type.get(weights)
 
 
 def load_throughput(profile: str) -> Throughput | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class EvaluateNeed(Need):
 
     split_by: Literal["training", "suite"] = "training"
     """`training`: one job reads a trained model in all ways on all suites; `suite`: one job for each suite."""
+    shares: Count | dict[str, Count] = 1
+    """Jobs that encode the corpora of one evaluation job together, each a part, before that job scores: one number, or
+    one a suite with `default` (a job of several suites takes the largest). 1: the job encodes them itself."""
 
 
 class When(_Section):

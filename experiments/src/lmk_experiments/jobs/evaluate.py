@@ -7,16 +7,20 @@ import json
 import os
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from lmk_experiments.datasets import mirrors_folder
 from lmk_experiments.errors import WorkFailed
 from lmk_experiments.jobs.references import real_suite
+from lmk_experiments.jobs.shares import Share
 from lmk_experiments.jobs.startup import quick_imports, quiet_progress
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, CellError, CellRecorder, training_cell
+
+TOKENS = "tokens"
+"""Of the root: holds the tokens that readings of one training share, until all of them are done."""
 
 
 class EvaluationsFailed(WorkFailed):
@@ -34,43 +38,97 @@ def run_evaluations(folders: str) -> None:
     Raises:
         EvaluationsFailed: at least one failed; the others were tried all the same.
     """
-    failed = []
-    every = folders.split(os.pathsep)
-    for tokens, cells in _together([Cell(Path(folder)) for folder in every]):
-        for cell in cells:
-            try:
-                _run_evaluation(cell, tokens if len(cells) > 1 else None)
-            except Exception as error:  # noqa: BLE001 - recorded in its cell; the other readings need not wait for it
-                traceback.print_exc()
-                failed.append(f"{cell.id}: {error}")
-        if tokens is not None and all(cell.done() is not None for cell in cells):
+    cells = [Cell(Path(folder)) for folder in folders.split(os.pathsep)]
+    failed: list[str] = []
+    for tokens, together in _together(cells):
+        for cell in together:
+            failed += _tried(cell, lambda cell=cell, tokens=tokens: _run_evaluation(cell, tokens))
+        if tokens is not None and all(cell.done() is not None for cell in together):
             shutil.rmtree(tokens, ignore_errors=True)
+    _raise(failed, f"of {len(cells)} evaluations")
+
+
+def run_shares(folders: str) -> None:
+    """Encode the shares in ``folders`` unless they are done, and score nothing: the function of a share's job.
+
+    What is encoded already, shard by shard, is not encoded again: a job that was killed goes on where it was.
+
+    Args:
+        folders: of shares of several readings of one training, joined by ``os.pathsep``.
+
+    Raises:
+        EvaluationsFailed: at least one failed; the others were tried all the same.
+    """
+    shares = {share.evaluation: share for share in (Share(Path(folder)) for folder in folders.split(os.pathsep))}
+    failed: list[str] = []
+    for tokens, together in _together(list(shares)):
+        for cell in together:
+            failed += _tried(cell, lambda cell=cell, tokens=tokens: _run_share(shares[cell], tokens))
+    _raise(failed, f"of {len(shares)} shares")
+
+
+def _tried(cell: Cell, work: Callable[[], None]) -> list[str]:
+    """Do the work for a cell. What goes wrong is returned: it is in the cell's records, and others need not wait."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - told when all were tried
+        traceback.print_exc()
+        return [f"{cell.id}: {error}"]
+    return []
+
+
+def _raise(failed: list[str], of: str) -> None:
     if failed:
-        raise EvaluationsFailed(f"{len(failed)} of {len(every)} evaluations failed: {'; '.join(failed)}")
+        raise EvaluationsFailed(f"{len(failed)} {of} failed: {'; '.join(failed)}")
+
+
+def tokens_folder(root: Path, config: Mapping[str, Any]) -> Path:
+    """Where readings of one training on one suite keep their texts' tokens.
+
+    Args:
+        config: of an evaluation.
+
+    Raises:
+        KeyError, TypeError: it is not one.
+    """
+    suite = json.dumps([config["suite"], config["max_length"]], sort_keys=True)
+    return root / TOKENS / f"{config['training']}-{hashlib.sha256(suite.encode()).hexdigest()[:12]}"
 
 
 def _together(cells: list[Cell]) -> Iterator[tuple[Path | None, list[Cell]]]:
     """The cells in groups of one training and one suite, and where a group keeps its tokens.
 
-    A cell that can't be read is a group of its own: it fails when it is run, and no other does.
+    A cell alone keeps none, but finds those that others have left. One that can't be read is a group of its own: it
+    fails when it is run, and no other does.
     """
     groups: dict[Any, tuple[Path | None, list[Cell]]] = {}
     for cell in cells:
         try:
-            config = cell.config
-            suite = json.dumps([config["suite"], config["max_length"]], sort_keys=True)
-            place = cell.root / "tokens" / f"{config['training']}-{hashlib.sha256(suite.encode()).hexdigest()[:12]}"
+            place = tokens_folder(cell.root, cell.config)
             groups.setdefault(place, (place, []))[1].append(cell)
         except (ValueError, KeyError, TypeError):
             groups[cell.folder] = (None, [cell])
-    yield from groups.values()
+    for place, together in groups.values():
+        kept = place is not None and (len(together) > 1 or place.is_dir())
+        yield (place if kept else None), together
 
 
 def _run_evaluation(cell: Cell, tokens: Path | None) -> None:
     work_on(cell, lambda recorder: {"scores": _evaluate(cell, recorder, tokens)})
 
 
-def _evaluate(cell: Cell, recorder: CellRecorder, tokens: Path | None) -> dict[str, dict[str, float]]:
+def _run_share(share: Share, tokens: Path | None) -> None:
+    def work(recorder: CellRecorder) -> dict[str, Any]:
+        if share.evaluation.done() is None:
+            _evaluate(share.evaluation, recorder, tokens, share.part)
+        return {}
+
+    work_on(share.made(), work)
+
+
+def _evaluate(
+    cell: Cell, recorder: CellRecorder, tokens: Path | None, share: tuple[int, int] | None = None
+) -> dict[str, dict[str, float]]:
     with quick_imports():
         from lmk_core.pooling import PoolingConfig
         from lmk_eval import Settings, evaluate
@@ -96,5 +154,6 @@ def _evaluate(cell: Cell, recorder: CellRecorder, tokens: Path | None) -> dict[s
             tokens=tokens,
             storage=config.get("storage", "float32"),
             weights=config.get("weights", "float32"),
+            share=share,
         ),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedTraining
-from lmk_experiments.profiles import Facts, Profile, resources_of, split_by
+from lmk_experiments.jobs.shares import share_of
+from lmk_experiments.profiles import Facts, Profile, resources_of, shares_of, split_by
 from lmk_experiments.records import (
     Cell,
     GridRecord,
@@ -70,7 +71,8 @@ def write_cells(
 
 
 def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | None = None) -> list[Job]:
-    """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else.
+    """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else, or, where the
+    resources cut it into shares, for the jobs of these.
 
     Args:
         profile: what jobs ask there. Without one they run on this machine, each as one process: a training starts its
@@ -92,21 +94,43 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
             resources=_resources(_training_facts(planned), plan, profile),
         )
         jobs.append(train)
-        for suites, evaluations in _shares(plan, planned, profile):
+        for suites, evaluations in _split(plan, planned, profile):
             readings = [evaluation_cell(root, _known(evaluation.id)) for evaluation in evaluations]
             longest = max(evaluation.max_length for evaluation in evaluations)
             facts = replace(_training_facts(planned), kind="evaluation", max_length=longest)
-            jobs.append(
-                Job(
-                    name=f"evaluate {label}{suites}",
-                    function="lmk_experiments.jobs.evaluate:run_evaluations",
-                    argument=os.pathsep.join(str(cell.folder) for cell in readings),
-                    logs=readings[0].folder / "logs",
-                    after=(train.name,),
-                    done=tuple(_marker(cell) for cell in readings),
-                    resources=_resources(facts, plan, profile),
-                )
+            score = Job(
+                name=f"evaluate {label}{suites}",
+                function="lmk_experiments.jobs.evaluate:run_evaluations",
+                argument=os.pathsep.join(str(cell.folder) for cell in readings),
+                logs=readings[0].folder / "logs",
+                after=(train.name,),
+                done=tuple(_marker(cell) for cell in readings),
+                resources=_resources(facts, plan, profile),
             )
+            count = shares_of(plan.resources, {evaluation.suite.name for evaluation in evaluations}, profile)
+            shares = _share_jobs(score, readings, count)
+            jobs += [*shares, replace(score, after=tuple(share.name for share in shares) or score.after)]
+    return jobs
+
+
+def _share_jobs(score: Job, readings: Sequence[Cell], count: int) -> list[Job]:
+    """The jobs that encode for ``score`` what its unfinished readings need; none where it does so itself."""
+    left = [cell for cell in readings if cell.done() is None]
+    if count == 1 or not left:
+        return []
+    jobs = []
+    for number in range(count):
+        shares = [share_of(cell, number, count) for cell in left]
+        jobs.append(
+            replace(
+                score,
+                name=f"{score.name}, share {number + 1} of {count}",
+                function="lmk_experiments.jobs.evaluate:run_shares",
+                argument=os.pathsep.join(str(share.folder) for share in shares),
+                logs=shares[0].folder / "logs",
+                done=tuple(_marker(share) for share in shares),
+            )
+        )
     return jobs
 
 
@@ -115,7 +139,7 @@ def _resources(facts: Facts, plan: Plan, profile: Profile | None) -> Resources:
     return replace(found, nodes=1, tasks=1) if profile is None else found
 
 
-def _shares(
+def _split(
     plan: Plan, training: PlannedTraining, profile: Profile | None
 ) -> Iterator[tuple[str, list[PlannedEvaluation]]]:
     """The evaluations of one training that one job does, with what the job's name says of them."""

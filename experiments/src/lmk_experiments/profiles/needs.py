@@ -51,6 +51,17 @@ def split_by(grid: ResourcesSection, profile: Profile | None = None) -> str:
     return profile.evaluate.split_by
 
 
+def shares_of(grid: ResourcesSection, suites: Iterable[str], profile: Profile | None = None) -> int:
+    """How many jobs encode the corpora of an evaluation job on these suites; the grid's word goes before the profile's.
+
+    Returns:
+        1 where the job encodes them itself.
+    """
+    said = profile is None or "shares" in grid.evaluate.model_fields_set
+    shares = grid.evaluate.shares if said or profile is None else profile.evaluate.shares
+    return shares if isinstance(shares, int) else max(shares.get(one, shares.get("default", 1)) for one in suites)
+
+
 def _layers(facts: Facts, grid: ResourcesSection, profile: Profile | None) -> Iterable[Need]:
     for source in (profile, grid):
         if source is not None:

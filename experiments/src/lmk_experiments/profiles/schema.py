@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from lmk_experiments.costs.throughput import Encoding
 from lmk_experiments.grids.needs import EvaluateNeed, Need, Rule
 from lmk_experiments.grids.schema import Name
 from lmk_slurm import Site
@@ -41,8 +42,8 @@ class Throughput(_Section):
 
     train: float | None = Field(default=None, gt=0)
     """While training, forward and backward."""
-    evaluate: float | None = Field(default=None, gt=0)
-    """While encoding."""
+    evaluate: Encoding | None = None
+    """While encoding: a number in float32, or one for each type of weights (`{float32: ..., bfloat16: ...}`)."""
 
 
 class Profile(_Section):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lmk_experiments.grids import Plan
 from lmk_experiments.jobs.fan import make_jobs
+from lmk_experiments.jobs.shares import make_shares
 from lmk_experiments.jobs.sync import MARK
 from lmk_experiments.profiles import Profile
 from lmk_experiments.records import Cell, GridRecord
@@ -43,7 +44,9 @@ def submit_grid(record: GridRecord, root: Path, plan: Plan, profile: Profile, co
         JobError: a job asks for more than the profile gives; nothing was submitted.
         SchedulerError: SLURM refused or did not answer; what was submitted before is in the cells' records.
     """
-    return submit_cells(make_jobs(record, root, plan, profile), record, root, profile, code)
+    jobs = make_jobs(record, root, plan, profile)
+    make_shares(jobs)
+    return submit_cells(jobs, record, root, profile, code)
 
 
 def submit_cells(jobs: Sequence[Job], record: GridRecord, root: Path, profile: Profile, code: Snapshot) -> Submission:

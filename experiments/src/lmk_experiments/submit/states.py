@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lmk_experiments.jobs.shares import share_failed, shares_of, shares_said
 from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
 from lmk_experiments.records.cell import FAILURES, STOPPED
 from lmk_experiments.records.claim import read_claim
@@ -112,7 +113,8 @@ def cell_state(cell: Cell, job: JobNote, sighting: Sighting | None) -> State:
         return State("unknown", f"submitted as {job.id}", attempts=attempts)
     match sighting.phase:
         case Phase.QUEUED:
-            return State("preempted" if mine else "queued", sighting.reason, attempts=attempts)
+            reason = shares_said(cell) or sighting.reason
+            return State("preempted" if mine else "queued", reason, attempts=attempts)
         case Phase.RUNNING if known.name == "running":
             return known
         case Phase.RUNNING if not mine:
@@ -128,6 +130,20 @@ def cell_state(cell: Cell, job: JobNote, sighting: Sighting | None) -> State:
     return State("unknown", sighting.state, attempts=attempts)
 
 
+def share_jobs(cells: Sequence[CellState]) -> dict[str, str]:
+    """Id to name of the jobs that encode shares of these cells' evaluations and have not ended.
+
+    Raises:
+        SchedulerError: the scheduler cannot be asked.
+    """
+    shares = [share for one in cells if one.state.name != "done" for share in shares_of(one.cell.folder)]
+    notes = {note.id: note for one in shares if one.done() is None and (note := last_job(one.folder)) is not None}
+    seen = look([Ticket(note.id, note.name) for note in notes.values()])
+    return {
+        id_: note.job for id_, note in notes.items() if seen[id_].phase is not Phase.ENDED and seen[id_].state != "GONE"
+    }
+
+
 def newest_log(folder: Path) -> Path | None:
     """The log of the last start of a cell on this machine."""
     logs = [path for path in (folder / "logs").glob("*_0_log.out") if path.name.split("_")[0].isdigit()]
@@ -136,7 +152,7 @@ def newest_log(folder: Path) -> Path | None:
 
 def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
     if sighting.state == "CANCELLED" and sighting.reason == "DependencyNeverSatisfied":
-        return "its training failed"
+        return share_failed(cell) or "its training failed"
     own: list[str] = []
     for event in cell.events():
         if event["event"] == "attempt":

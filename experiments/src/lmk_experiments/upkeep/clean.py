@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lmk_experiments.jobs.evaluate import TOKENS, tokens_folder
+from lmk_experiments.jobs.shares import shares_of
 from lmk_experiments.records import Cell, ClaimedElsewhere, GridRecord, evaluation_cell, training_cell
 from lmk_experiments.records.claim import claimed, heartbeat, read_claim
 
 _DAY = 86400.0
 _FOLDERS = {
     "training": {"checkpoints": "checkpoints with the optimizer's state"},
-    "evaluation": {"results": "MTEB's own result files", "embeddings": "embeddings"},
+    "evaluation": {"results": "MTEB's own result files", "embeddings": "embeddings", "shares": "records of shares"},
 }
 """Folders of a cell that go, and what they are: the model, per-query scores and every JSON file are not among them."""
 
@@ -27,6 +30,8 @@ class Leftover:
     path: Path
     what: str
     size: int
+    users: tuple[Path, ...] = ()
+    """Further folders of cells that may be working with it."""
 
 
 @dataclass(frozen=True)
@@ -50,33 +55,36 @@ def find_leftovers(
     found: list[Leftover] = []
     kept: list[Kept] = []
     for kind, cell in _cells(root, grid):
-        mine, linked = _leftovers(kind, cell, log_days)
-        claim = read_claim(cell.folder / "claim.json")
-        if claim is not None and claim.alive(heartbeat(cell.folder)):
-            reason = f"process {claim.pid} on {claim.host} is working on it"
-        elif cell.done() is None and not unfinished:
+        users = _users(cell)
+        mine, linked = _leftovers(kind, cell, log_days, users)
+        reason = _at_work((cell.folder, *users))
+        if not reason and cell.done() is None and not unfinished:
             reason = "it is not finished"
-        else:
+        if not reason:
             found += mine
             kept += linked
-            continue
-        if mine:
+        elif mine:
             kept.append(Kept(f"{kind} {cell.id}", f"{reason} ({format_bytes(sum(one.size for one in mine))})"))
-    return found, kept
+    tokens, needed = _tokens(root, grid, unfinished=unfinished)
+    return found + tokens, kept + needed
 
 
 def delete(leftovers: Sequence[Leftover]) -> tuple[int, list[Kept]]:
     """Delete them; a cell that somebody took up meanwhile is left alone. Returns the bytes freed and what was left."""
     freed, kept = 0, []
-    for cell in {one.cell.folder: one.cell for one in leftovers}.values():
+    groups: dict[tuple[Path, ...], list[Leftover]] = {}
+    for one in leftovers:
+        groups.setdefault((one.cell.folder, *one.users), []).append(one)
+    for folders, group in groups.items():
         try:
-            with claimed(cell.folder):
-                for one in leftovers:
-                    if one.cell == cell:
-                        _remove(one.path)
-                        freed += one.size
+            with contextlib.ExitStack() as claims:
+                for folder in folders:
+                    claims.enter_context(claimed(folder))
+                for one in group:
+                    _remove(one.path)
+                    freed += one.size
         except (ClaimedElsewhere, OSError) as error:
-            kept.append(Kept(cell.id, str(error)))
+            kept.append(Kept(group[0].cell.id, str(error)))
     return freed, kept
 
 
@@ -103,7 +111,54 @@ def _cells(root: Path, grid: GridRecord) -> Iterator[tuple[str, Cell]]:
     return ((kind, cell) for kind, cell in cells if (cell.folder / "cell.json").is_file())
 
 
-def _leftovers(kind: str, cell: Cell, log_days: float) -> tuple[list[Leftover], list[Kept]]:
+def _users(cell: Cell) -> tuple[Path, ...]:
+    """The folders of an evaluation's shares: who works on one needs the evaluation's embeddings."""
+    return tuple(share.folder for share in shares_of(cell.folder))
+
+
+def _at_work(folders: Sequence[Path]) -> str:
+    """Who is working on one of these cells, in words; nothing where nobody is."""
+    for folder in folders:
+        claim = read_claim(folder / "claim.json")
+        if claim is not None and claim.alive(heartbeat(folder)):
+            return f"process {claim.pid} on {claim.host} is working on it"
+    return ""
+
+
+def _tokens(root: Path, grid: GridRecord, *, unfinished: bool) -> tuple[list[Leftover], list[Kept]]:
+    """Tokens that readings of the grid's trainings have left, whichever grid the readings belong to.
+
+    The last job of a group of readings removes them; they stay where one has failed and was never done again.
+    """
+    found: list[Leftover] = []
+    kept: list[Kept] = []
+    readings = list(_readings(root))
+    for training in dict.fromkeys(training.id for training in grid.trainings):
+        for path in sorted((root / TOKENS).glob(f"{training}-*")):
+            cells = [cell for cell, place in readings if place == path]
+            users = tuple(folder for cell in cells for folder in (cell.folder, *_users(cell)))
+            size = _size(path)
+            reason = _at_work(users)
+            if not reason and not unfinished and any(cell.done() is None for cell in cells):
+                reason = "a reading that needs them is not finished"
+            if reason:
+                kept.append(Kept(f"{TOKENS}/{path.name}", f"{reason} ({format_bytes(size)})"))
+            elif path.is_symlink():
+                kept.append(Kept(f"{TOKENS}/{path.name}", "it is a link to another place"))
+            else:
+                found.append(Leftover(training_cell(root, training), path, "tokens of texts", size, users))
+    return found, kept
+
+
+def _readings(root: Path) -> Iterator[tuple[Cell, Path]]:
+    """Every evaluation of a root with the folder that its tokens would be in."""
+    for path in sorted((root / "evaluations").glob("*/cell.json")):
+        cell = Cell(path.parent)
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # what it is cannot be read: it needs nothing
+            yield cell, tokens_folder(root, cell.config)
+
+
+def _leftovers(kind: str, cell: Cell, log_days: float, users: tuple[Path, ...]) -> tuple[list[Leftover], list[Kept]]:
     found, kept = [], []
     wanted = [(cell.folder / name, what) for name, what in _FOLDERS[kind].items()]
     # A model that is being replaced is whole under its draft's name for a moment: only beside a model is that a draft.
@@ -115,7 +170,7 @@ def _leftovers(kind: str, cell: Cell, log_days: float) -> tuple[list[Leftover], 
         if path.is_symlink():
             kept.append(Kept(f"{cell.id}/{path.relative_to(cell.folder)}", "it is a link to another place"))
         elif path.exists():
-            found.append(Leftover(cell, path, what, _size(path)))
+            found.append(Leftover(cell, path, what, _size(path), users))
     return found, kept
 
 

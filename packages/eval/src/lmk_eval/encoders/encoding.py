@@ -18,7 +18,7 @@ from lmk_eval.encoders.budget import Budget, longest_first
 # the texts of most batches are of nearly equal length.
 _BATCHES_A_CALL = 8
 _BATCH_TOKENS = 16_384
-_CHARACTERS_A_TOKEN = 4  # a rough guess, only used to size the calls
+_CHARACTERS_A_TOKEN = 4  # a rough guess, only used to size the calls and to tell the progress
 
 
 @runtime_checkable
@@ -56,19 +56,26 @@ class Encoding:
 
         Args:
             texts: at least one.
-            on_done: is told how many more texts are done, batch by batch.
+            on_done: is told how many more texts are done, batch by batch. Long texts come first and count for more, by
+                their characters, so that the time left can be told from the beginning; all calls add up to the texts.
 
         Raises:
             ValueError: if a vector holds NaN or infinity; names the text.
         """
         out: list[np.ndarray] = []
+        sizes = np.minimum([len(text) for text in texts], _CHARACTERS_A_TOKEN * self.max_length) + 1
+        size, told = 0, 0
 
         def keep(indices: Sequence[int], vectors: np.ndarray) -> None:
+            nonlocal size, told
             _check_finite(vectors, indices, texts)
             if not out:
                 out.append(np.empty((len(texts), vectors.shape[1]), dtype=np.float32))
             out[0][indices] = vectors
-            on_done(len(indices))
+            size += int(sizes[np.asarray(indices)].sum())
+            done = len(texts) * size // int(sizes.sum())
+            on_done(done - told)
+            told = done
 
         def work(indices: Sequence[int], budget: int) -> Iterator[Sequence[int]]:
             for done, vectors in self._calls(texts, indices, budget):

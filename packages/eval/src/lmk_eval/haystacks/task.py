@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from mteb.abstasks import AbsTaskRetrieval
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from lmk_eval.haystacks.make import CHARACTERS_A_TOKEN, RECIPE, Kind, make_haystack
 from lmk_eval.suites.task import LENGTHS
 from lmk_eval.tasks.folder import TaskDataError
 from lmk_eval.tasks.groups import group_scores, per_query_scores
-from lmk_eval.tasks.local import local_metadata, split_data
+from lmk_eval.tasks.local import OwnFiles, local_metadata, split_data
 
 
-class LocalHaystack(AbsTaskRetrieval):
+class LocalHaystack(OwnFiles, AbsTaskRetrieval):
     """Passkeys or needles in documents cut from the user's own text.
 
     Args:
@@ -52,12 +51,6 @@ class LocalHaystack(AbsTaskRetrieval):
         revision = hashlib.sha256(repr(made_of).encode()).hexdigest()[:40]
         self._metadata = local_metadata(name, revision, list(self.lengths), group_by, f"A {kind} in long documents")
         super().__init__(**kwargs)
-
-    # As for a folder: every text is a task of its own, and MTEB drops an instance's `metadata` when it unloads data.
-    @property
-    def metadata(self) -> TaskMetadata:  # ty: ignore[incompatible-property-override]
-        """The description of this task, with a fingerprint of what it is made of as the revision."""
-        return self._metadata
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
         """Make the documents and queries."""

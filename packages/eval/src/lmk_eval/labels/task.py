@@ -7,13 +7,12 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict
 from mteb.abstasks import AbsTaskMultilabelClassification
-from mteb.abstasks.task_metadata import TaskMetadata
 
 from lmk_eval.labels.folder import TRAIN, LabelledTexts, labels_fingerprint, read_labels
-from lmk_eval.tasks.local import local_metadata
+from lmk_eval.tasks.local import OwnFiles, local_metadata
 
 
-class LocalMultilabel(AbsTaskMultilabelClassification):
+class LocalMultilabel(OwnFiles, AbsTaskMultilabelClassification):
     """Multilabel classification on a folder, as MTEB scores MultiEURLEX.
 
     A probe of five neighbours learns from a few texts a label, ten times; all texts of the split are scored.
@@ -35,11 +34,6 @@ class LocalMultilabel(AbsTaskMultilabelClassification):
             name, labels_fingerprint(self.folder, split), [split], None, "Labelled texts in a local folder", labels=True
         )
         super().__init__(**kwargs)
-
-    @property
-    def metadata(self) -> TaskMetadata:  # ty: ignore[incompatible-property-override]
-        """The description of this folder, with the fingerprint of its data as the revision."""
-        return self._metadata
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
         """Read and check the folder.

@@ -17,7 +17,22 @@ from lmk_eval.tasks.groups import group_scores, per_query_scores, query_groups
 from lmk_eval.tasks.large import LARGE_BYTES, map_corpus
 
 
-class LocalRetrieval(AbsTaskRetrieval):
+class OwnFiles:
+    """What tasks on the user's own files have in common: each instance is a task of its own, described by itself.
+
+    Stands before MTEB's class among the bases. `metadata` is a property, since MTEB drops what an instance has under
+    that name when it unloads data.
+    """
+
+    _metadata: TaskMetadata
+
+    @property
+    def metadata(self) -> TaskMetadata:
+        """The description of this task, with a fingerprint of what it is made of as the revision."""
+        return self._metadata
+
+
+class LocalRetrieval(OwnFiles, AbsTaskRetrieval):
     """Retrieval on a folder in the BEIR layout.
 
     The fingerprint of the data is the task's dataset revision. The main score is nDCG@10. With `group_by`, scores are
@@ -42,12 +57,6 @@ class LocalRetrieval(AbsTaskRetrieval):
         revision = fingerprint(self.folder, split)
         self._metadata = local_metadata(name, revision, [split], group_by, "A local folder in the BEIR layout")
         super().__init__(**kwargs)
-
-    # A property, since every folder is a task of its own and MTEB drops an instance's `metadata` when it unloads data.
-    @property
-    def metadata(self) -> TaskMetadata:  # ty: ignore[incompatible-property-override]
-        """The description of this folder, with the fingerprint of its data as the revision."""
-        return self._metadata
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
         """Read and check the folder.
