@@ -11,11 +11,13 @@ from pydantic import ValidationError
 
 from lmk_experiments.configs import explain
 from lmk_experiments.records import GridRecord, RowRecord, load_grid
-from lmk_experiments.tables.arrange import compared, pivoted
+from lmk_experiments.tables.arrange import blocks, compared, pivoted
 from lmk_experiments.tables.published import Published
-from lmk_experiments.tables.source import Origin, Source, load_source
+from lmk_experiments.tables.shares import cell_shares
+from lmk_experiments.tables.significance import Comparing, tested
+from lmk_experiments.tables.source import Origin, Source, load_source, tasks_of
 from lmk_experiments.tables.spec import Column, Row, TableSpec, TableSpecError
-from lmk_experiments.tables.table import Table, TableCell, TableRow
+from lmk_experiments.tables.table import Significance, Table, TableCell, TableRow
 
 _URGENCY = ("training failed", "failed", "training", "stopped", "running", "preempted", "queued", "planned")
 """Of the seeds' states the first of these is shown."""
@@ -29,6 +31,7 @@ def grid_table(
     origin: Origin = "records",
     uri: str | None = None,
     published: Published | None = None,
+    tests: Comparing | None = None,
 ) -> Table:
     """The table of ``grid`` as it was last run under ``root``.
 
@@ -36,6 +39,7 @@ def grid_table(
         spec: what to show; by default the grid's own, else one column a task.
         origin: ``records``, or ``mlflow`` (call ``mirror.sync`` first).
         published: numbers to show beside ours.
+        tests: as of ``collect``.
 
     Raises:
         ValueError: no such grid was run here.
@@ -43,27 +47,47 @@ def grid_table(
         StoreError: the MLflow store cannot be used.
     """
     record = load_grid(root, grid)
-    return collect(record, load_source(root, record, origin, uri=uri), spec, published)
+    return collect(record, load_source(root, record, origin, uri=uri), spec, published, tests=tests)
 
 
 def collect(
-    grid: GridRecord, source: Source, spec: TableSpec | None = None, published: Published | None = None
+    grid: GridRecord,
+    source: Source,
+    spec: TableSpec | None = None,
+    published: Published | None = None,
+    *,
+    tests: Comparing | None = None,
 ) -> Table:
     """The rows of ``grid`` filled from ``source``.
 
     Seeds of a row become its mean and sample standard deviation. A cell without a score holds its state, never a zero.
+
+    Args:
+        tests: where given, rows are tested against the baseline query by query, and what is significant is marked.
 
     Raises:
         TableSpecError: an unknown row, suite, task or metric; the message lists the valid ones.
     """
     spec = spec or grid_spec(grid) or default_spec(grid, source)
     _check_columns(grid, source, spec)
-    rows = [_row(spec, source, row, seeds, published) for row, seeds in _chosen_rows(grid, spec)]
-    return assemble(spec, grid.name, spec.title or grid.title or grid.name, rows, source.name, published)
+    chosen = _chosen_rows(grid, spec)
+    rows = [_row(spec, source, row, seeds, published) for row, seeds in chosen]
+    said = None
+    if tests is not None:
+        shares = cell_shares(spec, source, [seeds for _, seeds in chosen])
+        rows, said = tested(spec, rows, blocks(spec, rows), shares, tests)
+    title = spec.title or grid.title or grid.name
+    return assemble(spec, grid.name, title, rows, source.name, published, said)
 
 
 def assemble(
-    spec: TableSpec, grid: str, title: str, rows: Sequence[TableRow], source: str, published: Published | None = None
+    spec: TableSpec,
+    grid: str,
+    title: str,
+    rows: Sequence[TableRow],
+    source: str,
+    published: Published | None = None,
+    significance: Significance | None = None,
 ) -> Table:
     """The table of filled rows: compared, then pivoted where the spec says so.
 
@@ -81,6 +105,7 @@ def assemble(
         labels=spec.labels,
         within=spec.within or "",
         published=_said(published),
+        significance=significance,
     )
     return pivoted(table, spec)
 
@@ -143,6 +168,13 @@ def grid_spec(grid: GridRecord) -> TableSpec | None:
         raise TableSpecError(f"grid {grid.name!r}: {place}: {first['msg']}", place) from None
 
 
+def has_baseline(grid: GridRecord) -> bool:
+    """Whether some row, by the grid or by its table, is one that others are compared with."""
+    spec = grid_spec(grid)
+    listed = spec.rows if spec is not None and spec.rows is not None else ()
+    return any(row.baseline for row in grid.rows) or any(row.baseline for row in listed)
+
+
 def default_spec(grid: GridRecord, source: Source) -> TableSpec:
     """One column for each task of each suite, with the task's own main metric.
 
@@ -190,7 +222,7 @@ def _check_columns(grid: GridRecord, source: Source, spec: TableSpec) -> None:
             message = f"{place}.suite: grid {grid.name!r} does not evaluate {column.suite!r}"
             raise TableSpecError(f"{message}; {explain(column.suite, suites)}", f"{place}.suite")
         tasks = source.tasks.get(column.suite, [])
-        for task in _tasks(column, source):
+        for task in tasks_of(column, source):
             if tasks and task not in tasks:
                 message = f"{place}.task: suite {column.suite!r} has no task {task!r}"
                 raise TableSpecError(f"{message}; {explain(task, tasks)}", f"{place}.task")
@@ -200,16 +232,10 @@ def _check_columns(grid: GridRecord, source: Source, spec: TableSpec) -> None:
             raise TableSpecError(f"{message}; {explain(column.metric, metrics)}", f"{place}.metric")
 
 
-def _tasks(column: Column, source: Source) -> list[str]:
-    if column.task is None:
-        return source.tasks.get(column.suite or "", [])
-    return [column.task] if isinstance(column.task, str) else list(column.task)
-
-
 def _metrics(grid: GridRecord, source: Source, column: Column) -> list[str]:
     evaluations = [row.evaluations.get(column.suite or "", "") for row in grid.rows]
     scores = [source.scores[identity] for identity in evaluations if identity in source.scores]
-    return sorted({name for held in scores for task in _tasks(column, source) for name in held.get(task, {})})
+    return sorted({name for held in scores for task in tasks_of(column, source) for name in held.get(task, {})})
 
 
 def _row(spec: TableSpec, source: Source, row: Row, seeds: list[RowRecord], published: Published | None) -> TableRow:
@@ -237,7 +263,7 @@ def _score(column: Column, source: Source, row: RowRecord) -> float | str:
     scores = source.scores[identity]
     values: list[float | str] = [
         scores[task][column.metric] if column.metric in scores.get(task, {}) else "no score"
-        for task in _tasks(column, source)
+        for task in tasks_of(column, source)
     ]
     mean = _mean(values)
     return mean if isinstance(mean, str) else mean * column.scale

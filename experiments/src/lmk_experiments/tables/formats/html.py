@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape as _escape
 from itertools import accumulate
 
-from lmk_experiments.tables.formats.layout import Shown, Span, lay_out, legend, origin, ranked, shown_rows
+from lmk_experiments.tables.formats.layout import MARK, Shown, Span, lay_out, legend, origin, ranked, shown_rows
 from lmk_experiments.tables.table import Table
 
 _STYLE = """
@@ -20,7 +20,7 @@ thead th { text-align: center; font-weight: 600; }
 thead th.span { border-bottom: 1px solid; }
 th.label { text-align: left; vertical-align: top; }
 tbody tr:first-child > *, tbody tr.rule > * { border-top: 1px solid; }
-i, small, .below { color: GrayText; } small { font-size: .8em; }
+i, small, .below { color: GrayText; } small { font-size: .8em; } sup { line-height: 0; }
 .below { max-width: 60rem; }
 """
 
@@ -79,6 +79,8 @@ def _cell(shown: Shown) -> str:
     value = {1: f"<b>{value}</b>", 2: f"<u>{value}</u>"}.get(shown.rank, value)
     if not shown.value:
         value = f"<i>{escape(shown.state)}</i>"
+    if shown.marked:
+        value += f"<sup>{MARK}</sup>"
     if shown.difference:
         value += f" <small>({shown.difference})</small>"
     if shown.published:
