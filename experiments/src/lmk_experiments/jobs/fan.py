@@ -11,6 +11,7 @@ from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedTraining
 from lmk_experiments.profiles import Facts, Profile, resources_of, split_by
 from lmk_experiments.records import (
     Cell,
+    ElsewhereRecord,
     GridRecord,
     RowRecord,
     TrainingRecord,
@@ -38,7 +39,8 @@ def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
         )
         for row in plan.rows
     ]
-    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source)
+    elsewhere = [ElsewhereRecord(one.row, one.results, one.scores, one.missing) for one in plan.elsewhere]
+    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source, elsewhere)
 
 
 def write_cells(

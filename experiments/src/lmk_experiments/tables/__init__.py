@@ -1,15 +1,8 @@
 """A grid's results as a table. Importing this package imports neither torch nor mlflow."""
 
-from lmk_experiments.tables.collect import (
-    assemble,
-    collect,
-    default_spec,
-    grid_spec,
-    grid_table,
-    has_baseline,
-    published_table,
-)
+from lmk_experiments.tables.collect import assemble, collect, grid_table, published_table
 from lmk_experiments.tables.formats import FORMATS, render, render_markdown
+from lmk_experiments.tables.given import default_spec, grid_spec, has_baseline
 from lmk_experiments.tables.per_task import published_task_tables, task_tables
 from lmk_experiments.tables.published import Published, load_published
 from lmk_experiments.tables.significance import Comparing

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from lmk_experiments.configs import explain
+from lmk_experiments.elsewhere import ABSENT, is_elsewhere, rows_of
 from lmk_experiments.records import GridRecord, RowRecord, load_grid
 from lmk_experiments.tables.arrange import blocks, compared, pivoted
+from lmk_experiments.tables.given import default_spec, elsewhere_notes, grid_spec, suites_of
 from lmk_experiments.tables.published import Published
 from lmk_experiments.tables.shares import cell_shares
 from lmk_experiments.tables.significance import Comparing, tested
@@ -77,7 +77,8 @@ def collect(
         shares = cell_shares(spec, source, [seeds for _, seeds in chosen])
         rows, said = tested(spec, rows, blocks(spec, rows), shares, tests)
     title = spec.title or grid.title or grid.name
-    return assemble(spec, grid.name, title, rows, source.name, published, said)
+    table = assemble(spec, grid.name, title, rows, source.name, published, said)
+    return replace(table, notes=(*table.notes, *elsewhere_notes(grid, spec)))
 
 
 def assemble(
@@ -152,54 +153,9 @@ def _said(published: Published | None) -> str:
     return f"{published.name} ({'; '.join(published.sources)})" if published.sources else published.name
 
 
-def grid_spec(grid: GridRecord) -> TableSpec | None:
-    """The spec that the grid was run with, or ``None``.
-
-    Raises:
-        TableSpecError: what was recorded is no spec.
-    """
-    if grid.table is None:
-        return None
-    try:
-        return TableSpec.model_validate(grid.table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, ("table", *first["loc"])))
-        raise TableSpecError(f"grid {grid.name!r}: {place}: {first['msg']}", place) from None
-
-
-def has_baseline(grid: GridRecord) -> bool:
-    """Whether some row, by the grid or by its table, is one that others are compared with."""
-    spec = grid_spec(grid)
-    listed = spec.rows if spec is not None and spec.rows is not None else ()
-    return any(row.baseline for row in grid.rows) or any(row.baseline for row in listed)
-
-
-def default_spec(grid: GridRecord, source: Source) -> TableSpec:
-    """One column for each task of each suite, with the task's own main metric.
-
-    Raises:
-        TableSpecError: the grid evaluates nothing.
-    """
-    columns: list[Column] = []
-    for suite in _suites(grid):
-        tasks, title = source.tasks.get(suite, []), source.titles.get(suite, suite)
-        if len(tasks) > 1:
-            columns += [Column(title=task, group=title, suite=suite, task=task) for task in tasks]
-        else:
-            columns.append(Column(title=title, suite=suite))
-    if not columns:
-        raise TableSpecError(f"grid {grid.name!r} evaluates no suite, so it has no table")
-    return TableSpec(columns=tuple(columns))
-
-
-def _suites(grid: GridRecord) -> list[str]:
-    return list(dict.fromkeys(suite for row in grid.rows for suite in row.evaluations))
-
-
 def _chosen_rows(grid: GridRecord, spec: TableSpec) -> list[tuple[Row, list[RowRecord]]]:
     seeds: dict[str, list[RowRecord]] = {}
-    for row in grid.rows:
+    for row in (*grid.rows, *rows_of(grid)):
         seeds.setdefault(row.row, []).append(row)
     chosen = spec.rows if spec.rows is not None else tuple(Row(row=name) for name in seeds)
     for index, row in enumerate(chosen):
@@ -216,7 +172,7 @@ def _check_columns(grid: GridRecord, source: Source, spec: TableSpec) -> None:
     for index, column in enumerate(spec.columns):
         if column.suite is None:
             continue
-        suites = _suites(grid)
+        suites = suites_of(grid)
         place = f"columns[{index}]"
         if column.suite not in suites:
             message = f"{place}.suite: grid {grid.name!r} does not evaluate {column.suite!r}"
@@ -233,7 +189,7 @@ def _check_columns(grid: GridRecord, source: Source, spec: TableSpec) -> None:
 
 
 def _metrics(grid: GridRecord, source: Source, column: Column) -> list[str]:
-    evaluations = [row.evaluations.get(column.suite or "", "") for row in grid.rows]
+    evaluations = [row.evaluations.get(column.suite or "", "") for row in (*grid.rows, *rows_of(grid))]
     scores = [source.scores[identity] for identity in evaluations if identity in source.scores]
     return sorted({name for held in scores for task in tasks_of(column, source) for name in held.get(task, {})})
 
@@ -261,8 +217,9 @@ def _score(column: Column, source: Source, row: RowRecord) -> float | str:
     if identity not in source.scores:
         return source.states[identity]
     scores = source.scores[identity]
+    absent = ABSENT if is_elsewhere(identity) else "no score"
     values: list[float | str] = [
-        scores[task][column.metric] if column.metric in scores.get(task, {}) else "no score"
+        scores[task][column.metric] if column.metric in scores.get(task, {}) else absent
         for task in tasks_of(column, source)
     ]
     mean = _mean(values)

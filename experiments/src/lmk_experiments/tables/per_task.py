@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from lmk_experiments.records import GridRecord
-from lmk_experiments.tables.collect import collect, default_spec, grid_spec, published_table
+from lmk_experiments.tables.collect import collect, published_table
+from lmk_experiments.tables.given import default_spec, grid_spec
 from lmk_experiments.tables.published import Published
 from lmk_experiments.tables.significance import Comparing
 from lmk_experiments.tables.source import Source

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from lmk_experiments.elsewhere import is_elsewhere
 from lmk_experiments.records import RowRecord, evaluation_cell
 from lmk_experiments.tables.source import Source, tasks_of
 from lmk_experiments.tables.spec import Column, TableSpec
@@ -53,6 +54,8 @@ def _of_seed(reader: PerQuery, column: Column, source: Source, row: RowRecord) -
     from lmk_experiments.statistics.queries import mean_of
 
     identity = row.evaluations[column.suite or ""]
+    if is_elsewhere(identity):
+        raise Untested("results from elsewhere have no scores by query")
     cell = evaluation_cell(source.root, identity)
     parts, tasks = [], tasks_of(column, source)
     for task in tasks:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lmk_experiments.elsewhere import scores_of
 from lmk_experiments.mirror.read import Scores, read_scores
 from lmk_experiments.records import GridRecord, RowRecord, State, evaluation_cell, training_cell
 from lmk_experiments.tables.spec import Column
@@ -62,11 +63,12 @@ def load_source(root: Path, grid: GridRecord, origin: Origin = "records", *, uri
             else:
                 done[identity] = {task: _floats(scores) for task, scores in record["scores"].items()}
     tasks, titles = _suites(root, grid, done)
+    others = scores_of(grid)
     if origin == "records":
-        return Source("the records", done, states, tasks, titles, root)
+        return Source("the records", {**done, **others}, states, tasks, titles, root)
     mirrored = {identity: scores for identity, scores in read_scores(root, grid, uri=uri).items() if identity in done}
     states |= {identity: "done, not in MLflow" for identity in done if identity not in mirrored}
-    return Source("MLflow", mirrored, states, tasks, titles, root)
+    return Source("MLflow", {**mirrored, **others}, states, tasks, titles, root)
 
 
 def _floats(scores: dict[str, float]) -> dict[str, float]:
