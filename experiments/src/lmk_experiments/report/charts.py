@@ -53,7 +53,7 @@ def bars(identity: str, title: str, description: str, listed: Sequence[Bar]) -> 
     height = len(listed) * _BAR + 24
     parts = [
         f'<line class="grid" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="0" y2="{height - 18}"/>'
-        f'<text class="tick" x="{x(tick):.1f}" y="{height - 5}" text-anchor="middle">{tick:g}</text>'
+        f'<text class="tick" x="{x(tick):.1f}" y="{height - 5}" text-anchor="middle">{tick:,.6g}</text>'
         for tick in ticks
     ]
     for index, bar in enumerate(listed):
@@ -98,8 +98,10 @@ def lines(
     ys = [y for one in listed for _, y in one.points]
     xs = [x for one in listed for x, _ in one.points]
     y_ticks = nice_ticks(min(ys), max(ys), 5)
-    x_ticks = list(enumerate(places)) if places else [(tick, f"{tick:g}") for tick in nice_ticks(min(xs), max(xs), 5)]
-    x_low, x_high = (-0.3, len(places) - 0.7) if places else (min(xs), max(xs))
+    x_ticks = (
+        list(enumerate(places)) if places else [(tick, f"{tick:,.6g}") for tick in nice_ticks(min(xs), max(xs), 5)]
+    )
+    x_low, x_high = (-0.3, len(places) - 0.7) if places else (min(x_ticks[0][0], *xs), max(xs))
     y_low, y_high = min(y_ticks[0], *ys), max(y_ticks[-1], *ys)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -112,7 +114,7 @@ def lines(
         y = at(x_low, tick)[1]
         parts.append(
             f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="tick" x="{_LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{tick:.4g}</text>'
+            f'<text class="tick" x="{_LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{tick:,.6g}</text>'
         )
     for place, text in x_ticks:
         x = at(place, y_low)[0]

@@ -43,7 +43,7 @@ th, td {{ padding: .2rem .6rem; text-align: right; white-space: nowrap; font-wei
 thead th {{ text-align: center; font-weight: 600; }}
 thead th.span {{ border-bottom: 1px solid; }}
 th.label, td.text {{ text-align: left; vertical-align: top; }}
-td.long {{ white-space: normal; min-width: 16rem; max-width: 30rem; }}
+td.long {{ white-space: normal; overflow-wrap: anywhere; min-width: 16rem; max-width: 30rem; }}
 tbody tr:first-child > *, tbody tr.rule > * {{ border-top: 1px solid; }}
 .stick tbody th.label {{ position: sticky; left: 0; background: var(--paper); }}
 figure .stick tbody th.label {{ background: var(--card); }}
@@ -69,7 +69,7 @@ pre {{ overflow-x: auto; background: var(--card); padding: .6rem; font-size: .8r
   :root {{ color-scheme: light; {_PAPER} }}
   body {{ max-width: none; padding: 0; font-size: 10pt; }} nav {{ display: none; }}
   .scroll {{ overflow: visible; }} table {{ font-size: 7.5pt; }} th, td {{ padding: .1rem .35rem; }}
-  td {{ white-space: normal; }} tr, figure {{ break-inside: avoid; }} h2, h3 {{ break-after: avoid; }}
+  td {{ white-space: normal; }} tr, figure {{ break-inside: avoid; }} h2, h3, .legend, .note {{ break-after: avoid; }}
   .charts {{ grid-template-columns: repeat(3, 1fr); }} pre {{ white-space: pre-wrap; }}
   rect, circle, .legend span {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }}
   figure details, .configs {{ display: none; }}

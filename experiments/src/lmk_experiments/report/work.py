@@ -76,7 +76,7 @@ def _spent(gathered: Gathered, cells: Sequence[Ran]) -> list[Cell]:
     hours = gpu_hours((attempt, 1) for attempt, _ in listed)
     used = gpu_hours((attempt, _gpus(gathered, one, attempt)) for attempt, one in listed)
     starts = sum(len(one.attempts) for one in {one.cell.folder: one for one in cells}.values())
-    return [str(starts), f"{hours:,.2f}", f"{used:,.2f}", _estimated(gathered, cells)]
+    return [str(starts), _hours(hours), _hours(used), _estimated(gathered, cells)]
 
 
 def _starts(one: Ran) -> list[Attempt]:
@@ -100,7 +100,12 @@ def _estimated(gathered: Gathered, cells: Sequence[Ran]) -> Cell:
         for key in dict.fromkeys((one.kind, one.cell.id) for one in cells)
         if (cost := gathered.costs.cells.get(key)) is not None and cost.gpu_hours is not None
     ]
-    return f"{sum(known):,.2f}" if known else None
+    return _hours(sum(known)) if known else None
+
+
+def _hours(value: float) -> str:
+    """Two digits after the point; of a very short time the first two that are not zero."""
+    return f"{value:,.2f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
 
 
 def where_part(gathered: Gathered) -> str:
