@@ -106,7 +106,8 @@ def test_the_grid_carries_its_table(browser: Browser, experiments: dict[str, str
     browser.picture("table")
     lines = (finished / "first.txt").read_text().splitlines()
     line = next(line for line in lines if line.startswith("| lmk-var-16"))
-    numbers = [cell.replace("†", "").strip(" *").removeprefix("<ins>").removesuffix("</ins>") for cell in line.split("|")[2:-1]]
+    cells = [cell.replace("†", "").strip(" *") for cell in line.split("|")[2:-1]]  # the artifact has no tests
+    numbers = [cell.removeprefix("<ins>").removesuffix("</ins>") for cell in cells]
     assert len(numbers) == 2
     assert all(number in shown for number in numbers), (numbers, shown)
 

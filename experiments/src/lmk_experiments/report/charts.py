@@ -12,7 +12,7 @@ HUES = 8
 _WIDTH = 380
 _HEIGHT = 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 38
-_BAR, _LABELS, _VALUES = 22, 118, 62
+_BAR, _LABELS, _LETTER = 22, 118, 6.4
 _LABEL_LETTERS = 17
 _STATE_LETTERS = 34
 _POINTS = 200
@@ -45,7 +45,7 @@ def bars(identity: str, title: str, description: str, listed: Sequence[Bar]) -> 
     ends = [end for bar in listed for end in (bar.value, *(bar.interval or ())) if end is not None]
     ticks = nice_ticks(min([0.0, *ends]), max([*ends, 1e-9]), 4)
     low, high = ticks[0], max(ticks[-1], max([*ends, 1e-9]))
-    span = _WIDTH - _LABELS - _VALUES
+    span = _WIDTH - _LABELS - 10 - _LETTER * max([3, *(len(bar.text) for bar in listed if bar.value is not None)])
 
     def x(value: float) -> float:
         return _LABELS + (value - low) / (high - low) * span
@@ -58,7 +58,7 @@ def bars(identity: str, title: str, description: str, listed: Sequence[Bar]) -> 
     ]
     for index, bar in enumerate(listed):
         middle = index * _BAR + _BAR / 2 + 1
-        name = bar.label if len(bar.label) <= _LABEL_LETTERS else bar.label[: _LABEL_LETTERS - 1] + "…"
+        name = shortened(bar.label)
         parts.append(
             f'<text class="label" x="{_LABELS - 6}" y="{middle + 4}" text-anchor="end">{escape(name)}'
             f"<title>{escape(bar.label)}</title></text>"
@@ -131,6 +131,16 @@ def lines(
         if places or len(points) == 1:
             parts += [f'<circle class="fill{one.hue % HUES}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
     return _svg(identity, title, description, _HEIGHT, parts)
+
+
+def shortened(label: str) -> str:
+    """A label that fits beside a bar; what is left out is in the middle, for long names differ at their ends.
+
+    >>> shortened("modernbert-base-lmk-var-32")
+    'modernbe…k-var-32'
+    """
+    half = _LABEL_LETTERS // 2
+    return label if len(label) <= _LABEL_LETTERS else f"{label[:half]}…{label[-half:]}"
 
 
 def _svg(identity: str, title: str, description: str, height: float, parts: Sequence[str]) -> str:

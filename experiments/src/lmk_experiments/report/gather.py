@@ -96,13 +96,13 @@ class Gathered:
 
     @property
     def hues(self) -> dict[str, int]:
-        """A color for every row and every training, the same in all charts."""
-        names = [*(row.label for row in self.table.rows), *self._rows, *(one.row for one in self.record.trainings)]
-        return {name: hue for hue, name in enumerate(dict.fromkeys(names))}
-
-    @property
-    def _rows(self) -> list[str]:
-        return [row.row for row in self.record.rows]
+        """A color for every row and every training, the same in all charts; a row by its name and its label."""
+        hues: dict[str, int] = {}
+        others = [(one.row, one.row) for one in (*self.record.rows, *self.record.trainings)]
+        for name, label in [*((row.name, row.label) for row in self.table.rows), *others]:
+            hue = hues.setdefault(name, len(set(hues.values())))
+            hues.setdefault(label, hue)
+        return hues
 
     @property
     def missing(self) -> list[Ran]:
