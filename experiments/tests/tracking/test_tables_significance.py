@@ -14,7 +14,7 @@ from scipy import stats
 
 from lmk_eval.evaluation.per_query import write_per_query
 from lmk_experiments.records import evaluation_cell
-from lmk_experiments.tables import Comparing, TableSpec, grid_table, render
+from lmk_experiments.tables import Comparing, TableSpec, disagreements, grid_table, render
 
 SUITE = {
     "name": "tiny",
@@ -254,3 +254,34 @@ def test_quarters_are_read_from_the_tasks_queries(scored, tmp_path):
     first, third = (cell.comparison for cell in cells(scored.table(*columns), "better"))
     assert (first.queries, first.p) == (10, 1.0)
     assert (third.queries, third.p) == (10, 2 / 2**10)
+
+
+def test_a_test_is_made_once(scored):
+    """What was kept is used as long as the evaluations are those of before, and made anew where they are not."""
+    scored.add("cls", 0, drawn(1))
+    folder: Path = scored.add("better", 0, drawn(3, 0.05))
+    first = scored.table(ALL, tests=Comparing(intervals=True))
+    assert disagreements(first, scored.table(ALL, tests=Comparing(intervals=True))) == []
+    kept = scored.root.path / "grids" / "g" / "significance.json"
+    known = kept.read_text()
+    p = cells(first, "better")[0].comparison.p
+    kept.write_text(known.replace(f"{p}", "0.75"))
+    changed = cells(scored.table(ALL, tests=Comparing(intervals=True)), "better")[0].comparison
+    assert changed.p == 0.75, "it was read, not computed"
+    assert not changed.significant, "and corrected and judged as if it had been computed"
+    assert cells(scored.table(ALL), "better")[0].comparison.p == p, "asked for in another way it is made anew"
+    write_per_query(folder, "Needle", {"ndcg_at_10": drawn(3, 0.05)["Needle"]})
+    again = scored.table(ALL, tests=Comparing(intervals=True))
+    assert disagreements(first, again) == [], "a file that was written again is read again"
+    for damaged in ("{", "[]", '{"schema": 1, "columns": {"x": 3}}', known.replace('"compared"', '"other"')):
+        kept.write_text(damaged)
+        assert disagreements(first, scored.table(ALL, tests=Comparing(intervals=True))) == []
+
+
+def test_an_evaluation_that_comes_later_is_tested(scored):
+    scored.add("cls", 0, drawn(1))
+    scored.add("better", 0, drawn(3, 0.2))
+    assert cells(scored.table(NEEDLE), "better")[0].comparison.comparisons == 1
+    scored.add("later", 0, drawn(4, 0.2))
+    table = scored.table(NEEDLE)
+    assert [cells(table, row)[0].comparison.comparisons for row in ("better", "later")] == [2, 2]

@@ -46,13 +46,15 @@ def report(
     has a page too, which says what is missing. It is read from the records alone.
     """
     from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.grids.schema import checked_name
     from lmk_experiments.records import load_grid
     from lmk_experiments.records.atomic import write_text
     from lmk_experiments.report import gather, render_page
 
     where = real_root(root)
-    record = load_grid(where, grid_name(grid))
-    target = out if out is not None else where / "grids" / record.name / "report.html"
+    name = grid_name(grid)
+    record = load_grid(where, name)
+    target = out if out is not None else where / "grids" / checked_name(name) / "report.html"
     if target.is_dir():
         raise ValueError(f"--out {out}: this is a folder; name a file, for example {target / f'{record.name}.html'}")
     costs, no_costs = _costs(grid, record, where, profile)

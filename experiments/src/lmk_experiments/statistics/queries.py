@@ -20,6 +20,8 @@ Contributions = dict[Query, float]
 
 TOLERANCE = 1e-5
 """MTEB rounds scores to five digits: queries whose mean is further from the score are not those it was made of."""
+_HELD = 200_000
+"""Scores by query that are kept for the next column, which often reads the same files."""
 _METRICS = ("ndcg_at_10", "precision_at_1", "recall_at_10")
 _GROUP = re.compile(r"(?P<metric>[^\[\]]+)\[(?P<key>[^\[\]=]+)=(?P<value>[^\[\]]+)\]")
 _DEPTHS = (3, 2, 1, 0)
@@ -35,7 +37,7 @@ class Untested(ValueError):
 
 @dataclass
 class PerQuery:
-    """Reads the per-query scores of evaluations under a root, each file once."""
+    """Reads the per-query scores of evaluations under a root; a file that is asked for again soon, once."""
 
     root: Path
     _values: dict[tuple[str, str, str], dict[str, float] | None] = field(default_factory=dict)
@@ -77,6 +79,8 @@ class PerQuery:
     def _held(self, cell: Cell, task: str, metric: str) -> dict[str, float] | None:
         key = (cell.id, task, metric)
         if key not in self._values:
+            if sum(len(values or ()) for values in self._values.values()) > _HELD:
+                self._values.clear()
             self._values[key] = _read(cell.folder, task, metric)
         return self._values[key]
 
@@ -88,7 +92,10 @@ class PerQuery:
         members = None
         if group is not None and group[0] not in ("split", "subset"):
             members = self._members(config, group[0])
+        deepest = max((query.count("/") for query in values), default=0)
         for depth in _DEPTHS:
+            if depth > deepest:
+                continue
             parts: dict[str, dict[str, float]] = {}
             for query, value in values.items():
                 *before, own = query.split("/", depth)
@@ -157,11 +164,13 @@ def mean_of(parts: list[Contributions]) -> Contributions:
 
 
 def mean_over_seeds(seeds: list[Contributions]) -> Contributions:
-    """Each query's mean over several trainings of a row.
+    """Each query's mean over the trainings of a row, at least one.
 
     Raises:
         Untested: the trainings were not asked the same queries.
     """
     if any(one.keys() != seeds[0].keys() for one in seeds):
         raise Untested("its seeds were not asked the same queries")
+    if len(seeds) == 1:
+        return seeds[0]
     return {query: fmean(one[query] for one in seeds) for query in seeds[0]}

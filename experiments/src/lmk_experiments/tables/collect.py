@@ -12,8 +12,9 @@ from lmk_experiments.elsewhere import ABSENT, is_elsewhere, rows_of
 from lmk_experiments.records import GridRecord, RowRecord, load_grid
 from lmk_experiments.tables.arrange import blocks, compared, pivoted
 from lmk_experiments.tables.given import default_spec, elsewhere_notes, grid_spec, suites_of
+from lmk_experiments.tables.kept import Kept
 from lmk_experiments.tables.published import Published
-from lmk_experiments.tables.shares import cell_shares
+from lmk_experiments.tables.shares import cell_shares, stamps
 from lmk_experiments.tables.significance import Comparing, tested
 from lmk_experiments.tables.source import Origin, Source, load_source, tasks_of
 from lmk_experiments.tables.spec import Column, Row, TableSpec, TableSpecError
@@ -74,8 +75,11 @@ def collect(
     rows = [_row(spec, source, row, seeds, published) for row, seeds in chosen]
     said = None
     if tests is not None:
-        shares = cell_shares(spec, source, [seeds for _, seeds in chosen])
-        rows, said = tested(spec, rows, blocks(spec, rows), shares, tests)
+        seeds = [seeds for _, seeds in chosen]
+        shares, kept = cell_shares(spec, source, seeds), Kept(source.root / "grids" / Path(grid.name).name)
+        rows, said = tested(
+            spec, rows, blocks(spec, rows), shares, tests, kept, lambda at: stamps(spec, source, seeds, at)
+        )
     title = spec.title or grid.title or grid.name
     table = assemble(spec, grid.name, title, rows, source.name, published, said)
     return replace(table, notes=(*table.notes, *elsewhere_notes(grid, spec)))

@@ -14,6 +14,33 @@ if TYPE_CHECKING:
     from lmk_experiments.statistics import Contributions, PerQuery
 
 
+def stamps(spec: TableSpec, source: Source, seeds: Sequence[Sequence[RowRecord]], at: int) -> list[list[object]]:
+    """Of each row, the evaluations that a column's shares come from and their files of scores by query, as JSON values.
+
+    The same stamps mean the same shares: an evaluation that is done does not change.
+    """
+    parts = _parts(spec, spec.columns[at])
+    used = [seed.evaluations.get(part.suite or "", "") for part in parts for row in seeds for seed in row]
+    files = {identity: _files(source, identity) for identity in dict.fromkeys(used) if identity in source.scores}
+    return [[[part.suite, one, files.get(one)] for part in parts for one in _evaluations(row, part)] for row in seeds]
+
+
+def _evaluations(row: Sequence[RowRecord], column: Column) -> list[str]:
+    return [seed.evaluations.get(column.suite or "", "") for seed in row]
+
+
+def _files(source: Source, identity: str) -> list[tuple[str, int, int]]:
+    if is_elsewhere(identity):
+        return []
+    paths = sorted((evaluation_cell(source.root, identity).folder / "per_query").glob("*"))
+    return [(path.name, (found := path.stat()).st_size, found.st_mtime_ns) for path in paths]
+
+
+def _parts(spec: TableSpec, column: Column) -> list[Column]:
+    """The columns of scores that a column is made of: itself, or those whose mean it is."""
+    return [column] if column.mean_of is None else [spec.columns[spec.averaged(name)] for name in column.mean_of]
+
+
 def cell_shares(
     spec: TableSpec, source: Source, seeds: Sequence[Sequence[RowRecord]]
 ) -> Callable[[int, int], Contributions]:
@@ -28,23 +55,15 @@ def cell_shares(
     from lmk_experiments.statistics.queries import mean_of, mean_over_seeds
 
     reader = PerQuery(source.root)
-    known: dict[tuple[int, int], Contributions] = {}
 
     def shares(row: int, at: int) -> Contributions:
-        if (row, at) not in known:
-            column = spec.columns[at]
-            parts = (
-                [column] if column.mean_of is None else [spec.columns[spec.averaged(name)] for name in column.mean_of]
-            )
-            whole = [
-                seed
-                for seed in seeds[row]
-                if all(seed.evaluations.get(part.suite or "") in source.scores for part in parts)
-            ]
-            known[row, at] = mean_over_seeds(
-                [mean_of([_of_seed(reader, part, source, seed) for part in parts]) for seed in whole]
-            )
-        return known[row, at]
+        parts = _parts(spec, spec.columns[at])
+        whole = [
+            seed
+            for seed in seeds[row]
+            if all(seed.evaluations.get(part.suite or "") in source.scores for part in parts)
+        ]
+        return mean_over_seeds([mean_of([_of_seed(reader, part, source, seed) for part in parts]) for seed in whole])
 
     return shares
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lmk_experiments.tables.kept import Kept
 from lmk_experiments.tables.spec import Column, TableSpec
 from lmk_experiments.tables.table import Comparison, Significance, TableRow
 
@@ -32,6 +33,43 @@ class Comparing:
 
 
 @dataclass
+class _Result:
+    """A column's comparisons by row, not yet corrected; intervals of values; and why rows were not tested."""
+
+    compared: dict[int, Comparison]
+    bounds: dict[int, tuple[float, float]]
+    untested: dict[int, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept."""
+        compared = [[row, one.p, one.queries, one.resamples, one.interval] for row, one in self.compared.items()]
+        return {"compared": compared, "bounds": list(self.bounds.items()), "untested": list(self.untested.items())}
+
+    @staticmethod
+    def of(value: Any) -> _Result | None:
+        """What was kept; ``None`` where it is nothing of that kind."""
+        try:
+            return _Result(
+                {
+                    row: Comparison(p, queries, drawn, pair and tuple(pair))
+                    for row, p, queries, drawn, pair in value["compared"]
+                },
+                {row: (low, high) for row, (low, high) in value["bounds"]},
+                dict(value["untested"]),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def _made_of(spec: TableSpec, rows: Sequence[TableRow], at: int) -> list[object]:
+    """Everything but the shares that a column's result depends on."""
+    column = spec.columns[at]
+    averaged = [spec.columns[spec.averaged(name)] for name in column.mean_of or ()]
+    said = [one.model_dump(mode="json") for one in (column, *averaged)]
+    return [said, [[row.name, row.baseline, row.cells[at].value] for row in rows]]
+
+
+@dataclass
 class _Column:
     """A column's shares by row; rows without them say why."""
 
@@ -40,7 +78,13 @@ class _Column:
 
 
 def tested(
-    spec: TableSpec, rows: Sequence[TableRow], blocks: Sequence[Sequence[int]], shares: Shares, tests: Comparing
+    spec: TableSpec,
+    rows: Sequence[TableRow],
+    blocks: Sequence[Sequence[int]],
+    shares: Shares,
+    tests: Comparing,
+    kept: Kept,
+    stamps: Callable[[int], object],
 ) -> tuple[list[TableRow], Significance]:
     """The rows with their comparisons to the baseline, and what is said of the tests under the table.
 
@@ -49,22 +93,31 @@ def tested(
     Args:
         blocks: places of the rows that are compared with each other, each with one baseline or none.
         shares: raises ``Untested`` where a cell has no scores by query.
+        kept: results of before; new ones are added to it.
+        stamps: of a column, what says whether its shares are still those of before.
     """
+    from lmk_experiments.statistics import RESAMPLES, holm
+
     found: dict[tuple[int, int], Comparison] = {}
     bounds: dict[tuple[int, int], tuple[float, float]] = {}
     reasons: dict[str, list[str]] = {}
     for at, column in enumerate(spec.columns):
-        held = _column(rows, at, column, shares)
-        compared = _compare(rows, blocks, held, tests)
-        adjusted = _holm([one.p for one in compared.values()])
-        for (row, one), corrected in zip(compared.items(), adjusted, strict=True):
+        made_of = [RESAMPLES, tests.intervals, blocks, *_made_of(spec, rows, at), stamps(at)]
+        result = _Result.of(kept.get(made_of))
+        if result is None:
+            held = _column(rows, at, column, shares)
+            compared = _compare(rows, blocks, held, tests)
+            result = _Result(compared, _intervals(held) if tests.intervals else {}, held.untested)
+            kept.put(made_of, result.to_json())
+        adjusted = holm([one.p for one in result.compared.values()])
+        for (row, one), corrected in zip(result.compared.items(), adjusted, strict=True):
             found[row, at] = replace(
-                one, adjusted=corrected, significant=corrected < tests.level, comparisons=len(compared)
+                one, adjusted=corrected, significant=corrected < tests.level, comparisons=len(adjusted)
             )
-        if tests.intervals:
-            bounds.update({(row, at): interval for row, interval in _intervals(held).items()})
-        for row, reason in held.untested.items():
+        bounds.update({(row, at): interval for row, interval in result.bounds.items()})
+        for row, reason in result.untested.items():
             reasons.setdefault(f"{column.name}: {reason}", []).append(rows[row].label)
+    kept.save()
     baselines = [rows[place].label for block in blocks for place in block if rows[place].baseline]
     marked = [
         replace(
@@ -157,12 +210,6 @@ def _ordered(shares: Contributions) -> tuple[list[tuple[str, str]], list[int]]:
     for stratum, _ in queries:
         sizes[stratum] = sizes.get(stratum, 0) + 1
     return queries, list(sizes.values())
-
-
-def _holm(p_values: list[float]) -> list[float]:
-    from lmk_experiments.statistics import holm
-
-    return holm(p_values)
 
 
 def _told(reasons: dict[str, list[str]], rows: int) -> tuple[str, ...]:
