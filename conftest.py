@@ -11,7 +11,8 @@ from jaxtyping import install_import_hook
 
 # Shapes and types are checked in tests. (pytest's own option for it takes one package only.)
 install_import_hook(
-    ["lmk_core", "lmk_train", "lmk_eval"], "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+    ["lmk_core", "lmk_train", "lmk_eval", "lmk_experiments.statistics"],
+    "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",
 )
 
 # Before anything imports torch or a hub client: the first import decides.

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))  # helpers of several test files stand beside them
+from browsing import Browser, chromium
 
 GRID = {
     "grid": "mini",
@@ -100,6 +103,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory, lmk: Lmk) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "first.txt").write_text(done.stdout)
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Generator[Browser]:
+    """A window of a real Chromium."""
+    with chromium(tmp_path_factory.mktemp("profile")) as window:
+        yield window
 
 
 @pytest.fixture(scope="session")

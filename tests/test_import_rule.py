@@ -61,7 +61,7 @@ def test_small_packages_stay_small(package: str) -> None:
     assert used <= THIRD_PARTY[package]
 
 
-@pytest.mark.parametrize("folder", ["records", "grids", "configs", "datasets", "costs"])
+@pytest.mark.parametrize("folder", ["records", "grids", "configs", "datasets", "costs", "report", "statistics"])
 def test_plans_and_records_need_no_heavy_library(folder: str) -> None:
     files = sorted((PACKAGES["lmk_experiments"] / folder).rglob("*.py"))
     assert files
@@ -79,6 +79,7 @@ def test_plans_and_records_need_no_heavy_library(folder: str) -> None:
         ["plan", "--diff", "table1", "table6"],
         ["run", "--help"],
         ["status", "--help"],
+        ["report", "--help"],
     ],
     ids=" ".join,
 )

@@ -16,6 +16,7 @@ from lmk_experiments.cli import (
     fan_out,
     fetching,
     grids,
+    report,
     steps,
     tables,
     tracking,
@@ -57,6 +58,7 @@ def options(
 
 grids.register(app)
 tables.register(app)
+report.register(app)
 fan_out.register(app)
 tracking.register(app)
 upkeep.register(app)

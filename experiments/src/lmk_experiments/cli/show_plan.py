@@ -21,6 +21,7 @@ def plan_text(plan: Plan, root: Path, costs: PlanCosts) -> str:
     """The plan for people: a line a training, a line a row, the sums, the cost, and what was assumed."""
     counts = plan_json(plan, root, costs)["counts"]
     before = f"{counts['pretrainings']} pre-trainings, " if counts["pretrainings"] else ""
+    others = f" and {len(plan.elsewhere)} from elsewhere" if plan.elsewhere else ""
     lines = [
         f"{plan.grid}: {plan.title}" if plan.title else plan.grid,
         f"file  {plan.source}",
@@ -30,10 +31,13 @@ def plan_text(plan: Plan, root: Path, costs: PlanCosts) -> str:
         "",
         columns(_row_lines(plan, root, costs)),
         "",
-        f"{before}{counts['trainings']} trainings ({counts['trainings_done']} done), {counts['rows']} rows, "
+        f"{before}{counts['trainings']} trainings ({counts['trainings_done']} done), {counts['rows']} rows{others}, "
         f"{counts['evaluations']} evaluations ({counts['evaluations_done']} done)",
         *cost_lines(costs),
     ]
+    for one in plan.elsewhere:
+        if missing := [name for names in one.missing.values() for name in names]:
+            lines.append(f"{one.row}: its results do not hold {', '.join(missing)}")
     if plan.not_built:
         names = ", ".join(sorted(plan.not_built))
         lines.append(
@@ -114,6 +118,10 @@ def plan_json(plan: Plan, root: Path, costs: PlanCosts) -> dict[str, Any]:
         "pretrainings": pretrainings,
         "trainings": trainings,
         "rows": rows,
+        "elsewhere": [
+            {"row": one.row, "results": one.results, "tasks": one.counts[0], "missing": one.missing}
+            for one in plan.elsewhere
+        ],
     }
 
 
@@ -166,6 +174,10 @@ def _row_lines(plan: Plan, root: Path, costs: PlanCosts) -> list[list[str]]:
                 _disk(spent),
             ]
         )
+    for one in plan.elsewhere:
+        found, wanted = one.counts
+        reads = f"results of MTEB, {found} of {wanted} tasks"
+        lines.append([one.row, reads, "from elsewhere", "0", "0", _number(0.0), _number(0.0)])
     return lines
 
 

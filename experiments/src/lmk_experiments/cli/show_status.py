@@ -25,7 +25,17 @@ def status_text(record: GridRecord, states: GridStates, root: Path) -> str:
         state = state if len(state) <= STATE_CHARACTERS else state[: STATE_CHARACTERS - 3] + "..."
         line = [one.kind, f"{one.row}, seed {one.seed}", one.suite, state, str(one.state.attempts), folder]
         table.append([*line, *_of_job(one, root)] if submitted else line)
-    return f"{record.name}: {states.done} of {len(states.cells)} cells done\n\n{columns(table)}"
+    text = f"{record.name}: {states.done} of {len(states.cells)} cells done\n\n{columns(table)}"
+    return "\n".join([text, *_elsewhere(record)])
+
+
+def _elsewhere(record: GridRecord) -> list[str]:
+    """A line for each row whose results were made elsewhere: there is nothing to do for it."""
+    lines = [""] if record.elsewhere else []
+    for one in record.elsewhere:
+        found, missing = sum(map(len, one.scores.values())), sum(map(len, one.missing.values()))
+        lines.append(f"{one.row}: from elsewhere, {found} of {found + missing} tasks, {one.results}")
+    return lines
 
 
 def status_json(record: GridRecord, states: GridStates) -> dict[str, Any]:
@@ -51,7 +61,9 @@ def status_json(record: GridRecord, states: GridStates) -> dict[str, Any]:
         }
         for one in states.cells
     ]
-    return {"grid": record.name, "done": states.done, "cells": cells, "warning": states.warning}
+    elsewhere = [{"row": one.row, "results": one.results, "missing": one.missing} for one in record.elsewhere]
+    done = {"grid": record.name, "done": states.done, "cells": cells, "warning": states.warning}
+    return {**done, "elsewhere": elsewhere}
 
 
 def _of_job(one: CellState, root: Path) -> list[str]:

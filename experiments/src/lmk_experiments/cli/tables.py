@@ -12,7 +12,7 @@ from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, 
 
 if TYPE_CHECKING:
     from lmk_experiments.records import GridRecord
-    from lmk_experiments.tables import Origin, Published, Source, Table
+    from lmk_experiments.tables import Comparing, Origin, Published, Source, Table
 
 
 def register(app: typer.Typer) -> None:
@@ -44,27 +44,53 @@ def table(
     published: Annotated[
         bool, typer.Option("--published", help="The published numbers alone; nothing has to be run.")
     ] = False,
+    significance: Annotated[
+        bool | None,
+        typer.Option(
+            "--significance/--no-significance",
+            help="Test every row against the baseline, query by query, and mark (†) what is no noise. On where a row "
+            "is the baseline.",
+        ),
+    ] = None,
+    level: Annotated[
+        float, typer.Option(metavar="P", help="The chance of any false mark in a column, for --significance.")
+    ] = 0.05,
     out: Annotated[Path | None, typer.Option("--out", help="Write it to this file instead.")] = None,
 ) -> None:
-    """Print the ablation table of a grid: best bold, second underlined, unfinished cells by their state."""
+    """Print the ablation table of a grid: best bold, second underlined, unfinished cells by their state.
+
+    † marks what differs from the baseline row by more than noise: a paired randomization test over queries, corrected
+    for the comparisons of a column and explained under the table. csv and json have p-values and 95% intervals.
+    """
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.records.atomic import write_text
-    from lmk_experiments.tables import load_published, render
+    from lmk_experiments.tables import Comparing, load_published, render
     from lmk_experiments.tables.formats import chosen_format
 
     if source not in ("mlflow", "records"):
         raise ValueError(f"--from {source}: valid: mlflow, records")
+    if not 0 < level < 1:
+        raise ValueError(f"--level {level:g}: a probability between 0 and 1 is needed, 0.05 for example")
+    if significance and published:
+        raise ValueError("--significance: published numbers have no scores by query; leave out one of the two")
     if against not in (None, "published"):
         raise ValueError(f"--against {against}: valid: published")
     chosen = chosen_format(form, out)
     name = grid_name(grid)
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out}: this is a folder; name a file, for example {out / f'{name}.{chosen}'}")
+    asked = None if significance is False else Comparing(level, intervals=chosen in ("csv", "json"))
     if published:
         tables = _published(grid, name, per_task=per_task)
     else:
         beside = load_published(name) if against else None
-        tables = _tables(name, real_root(root), store, source, _maker(beside, per_task=per_task))
+        tables = _tables(
+            name,
+            real_root(root),
+            store,
+            source,
+            _maker(beside, per_task=per_task, tests=asked, always=bool(significance)),
+        )
     text = render([_with_differences(one) for one in tables] if differences else tables, chosen)
     if out is None:
         typer.echo(text.removesuffix("\n") if chosen != "md" else text)
@@ -75,20 +101,25 @@ def table(
 
 def table_text(grid: str, root: Path) -> str:
     """A grid's table in Markdown, from MLflow where that can be used, else from the records."""
-    from lmk_experiments.tables import render
+    from lmk_experiments.tables import Comparing, render
 
-    return render(_tables(grid, root, None, "mlflow", _maker(None, per_task=False)), "md")
+    return render(_tables(grid, root, None, "mlflow", _maker(None, per_task=False, tests=Comparing())), "md")
 
 
 _Maker = Callable[["GridRecord", "Source"], "list[Table]"]
 
 
-def _maker(published: Published | None, *, per_task: bool) -> _Maker:
-    from lmk_experiments.tables import collect, task_tables
+def _maker(published: Published | None, *, per_task: bool, tests: Comparing | None, always: bool = False) -> _Maker:
+    """Unless ``always``, only a table with a baseline is tested."""
+    from lmk_experiments.tables import collect, has_baseline, task_tables
 
-    if per_task:
-        return lambda record, source: task_tables(record, source, published=published)
-    return lambda record, source: [collect(record, source, published=published)]
+    def make(record: GridRecord, source: Source) -> list[Table]:
+        wanted = tests if always or has_baseline(record) else None
+        if per_task:
+            return task_tables(record, source, published=published, tests=wanted)
+        return [collect(record, source, published=published, tests=wanted)]
+
+    return make
 
 
 def _tables(grid: str, root: Path, store: str | None, source: str, make: _Maker) -> list[Table]:

@@ -10,6 +10,7 @@ from lmk_core.pooling import PoolingConfig
 from lmk_eval.suites import Suite, shipped_suite, shipped_suites
 from lmk_experiments.builders import fingerprint, is_builtin_reference
 from lmk_experiments.configs import ConfigError, explain
+from lmk_experiments.elsewhere import Elsewhere, read_results
 from lmk_experiments.grids.assumed import Assumption
 from lmk_experiments.grids.identity import NotBuilt, canonical, identity
 from lmk_experiments.grids.load import Grid, TrainRow
@@ -100,6 +101,8 @@ class Plan:
     """What the files decided where their source leaves it open."""
     collection: str | None = None
     """The set of grids that this one is counted with."""
+    elsewhere: list[Elsewhere] = field(default_factory=list)
+    """Rows whose results were made elsewhere: nothing is trained or evaluated for them."""
     not_built: set[str] = field(default_factory=set)
     """Names of the builders whose data is missing: identities are known only after they ran."""
 
@@ -162,8 +165,34 @@ def make_plan(grid: Grid, root: Path) -> Plan:
         table=grid.file.table,
         assumed=grid.assumed,
         collection=grid.file.collection,
+        elsewhere=_elsewhere(grid, suites, {row.row for row in rows}),
         not_built=missing,
     )
+
+
+def _elsewhere(grid: Grid, suites: list[Suite], taken: set[str]) -> list[Elsewhere]:
+    """The rows from elsewhere, their results read.
+
+    Raises:
+        ConfigError: a name that another row has, or a folder that holds no results for this grid.
+    """
+    found: list[Elsewhere] = []
+    problems = []
+    for index, row in enumerate(grid.file.rows):
+        if row.row in taken:
+            message = f"row {row.row!r} stands in the table twice"
+            problems.append(grid.document.problem(("rows", index, "row"), message))
+        taken.add(row.row)
+        folder = (grid.document.folder / Path(row.results).expanduser()).resolve()
+        try:
+            if not folder.is_dir():
+                raise ValueError(f"no such folder: {folder}")
+            found.append(read_results(row.row, folder, suites))
+        except ValueError as error:
+            problems.append(grid.document.problem(("rows", index, "results"), str(error)))
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 def _training(row: TrainRow, seed: int, identify: Any) -> PlannedTraining:

@@ -48,6 +48,15 @@ class View(_Section):
     """Keep only combinations, and rows, where these variables have these values (one or a list)."""
 
 
+class ResultsRow(_Section):
+    """A row from elsewhere: another model's results, as MTEB wrote them. It is never trained and costs nothing."""
+
+    row: Name
+    """The row's name in the table."""
+    results: str = Field(min_length=1)
+    """The folder with the model's results, one `<Task>.json` a task; a relative path counts from this file."""
+
+
 def _suite_form(value: Any) -> str:
     return "name" if isinstance(value, str) else "suite"
 
@@ -102,6 +111,8 @@ class GridFile(_Section):
     """The trainings; see ``ROW_KEYS`` for what a row may hold beside the keys of a training."""
     evaluate: EvaluateSection
     """The suites and the views."""
+    rows: tuple[ResultsRow, ...] = ()
+    """Rows beside those of the views, from results that were made elsewhere."""
     resources: ResourcesSection = ResourcesSection()
     """What jobs ask of the machine."""
     table: str | None = None

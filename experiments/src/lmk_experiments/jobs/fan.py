@@ -12,6 +12,7 @@ from lmk_experiments.jobs.shares import share_of
 from lmk_experiments.profiles import Facts, Profile, resources_of, shares_of, split_by
 from lmk_experiments.records import (
     Cell,
+    ElsewhereRecord,
     GridRecord,
     RowRecord,
     TrainingRecord,
@@ -39,7 +40,8 @@ def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
         )
         for row in plan.rows
     ]
-    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source)
+    elsewhere = [ElsewhereRecord(one.row, one.results, one.scores, one.missing) for one in plan.elsewhere]
+    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source, elsewhere)
 
 
 def write_cells(

@@ -6,7 +6,15 @@ Importing this package imports neither torch, lightning nor mlflow.
 from lmk_experiments.records.atomic import read_json, write_json
 from lmk_experiments.records.cell import Cell, CellError, evaluation_cell, pretraining_cell, training_cell
 from lmk_experiments.records.claim import Claim, ClaimedElsewhere
-from lmk_experiments.records.grid import GridRecord, RowRecord, TrainingRecord, list_grids, load_grid, load_grids
+from lmk_experiments.records.grid import (
+    ElsewhereRecord,
+    GridRecord,
+    RowRecord,
+    TrainingRecord,
+    list_grids,
+    load_grid,
+    load_grids,
+)
 from lmk_experiments.records.recorder import CellRecorder
 from lmk_experiments.records.state import State, StateName
 
@@ -16,6 +24,7 @@ __all__ = [
     "CellRecorder",
     "Claim",
     "ClaimedElsewhere",
+    "ElsewhereRecord",
     "GridRecord",
     "RowRecord",
     "State",

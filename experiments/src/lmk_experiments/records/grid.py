@@ -14,7 +14,18 @@ import psutil
 
 from lmk_experiments.records.atomic import read_record, write_json
 from lmk_experiments.records.cell import is_identity
-from lmk_experiments.records.shapes import FLAG, LIST, OBJECT, TEXT, WHOLE, RecordError, Shape, checked, checked_values
+from lmk_experiments.records.shapes import (
+    FLAG,
+    LIST,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    WHOLE,
+    RecordError,
+    Shape,
+    checked,
+    checked_values,
+)
 
 _PREPARING = "preparing.json"
 _NOTE: Shape = {"what": TEXT, "host": TEXT, "pid": WHOLE}
@@ -23,6 +34,8 @@ _TRAINING: Shape = {"id": TEXT, "row": TEXT, "seed": WHOLE}
 _ROW: Shape = {
     "row": TEXT, "seed": WHOLE, "training": TEXT, "pooling": OBJECT, "baseline": FLAG, "evaluations": OBJECT,
 }  # fmt: skip
+
+_ELSEWHERE: Shape = {"row": TEXT, "results": TEXT, "scores": OBJECT, "missing": OBJECT}
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,19 @@ class RowRecord:
 
 
 @dataclass(frozen=True)
+class ElsewhereRecord:
+    """A row whose results were made elsewhere, as they were read when the grid was last run."""
+
+    row: str
+    results: str
+    """The folder that was read."""
+    scores: dict[str, dict[str, dict[str, float]]]
+    """Suite name to task to metric to value, for the tasks that are there."""
+    missing: dict[str, list[str]]
+    """Suite name to what is not there."""
+
+
+@dataclass(frozen=True)
 class GridRecord:
     """What ``lmk run`` or ``lmk submit`` last made of a grid file."""
 
@@ -57,6 +83,7 @@ class GridRecord:
     rows: list[RowRecord]
     table: dict[str, Any] | None = None
     source: str = field(default="")
+    elsewhere: list[ElsewhereRecord] = field(default_factory=list)
 
     def save(self, root: Path) -> None:
         """Write ``<root>/grids/<name>/grid.json``."""
@@ -94,7 +121,23 @@ def load_grid(root: Path, name: str) -> GridRecord:
             for index, one in enumerate(value["trainings"])
         ],
         rows=[RowRecord(**_part(one, _ROW, f"{path}: rows[{index}]")) for index, one in enumerate(value["rows"])],
+        elsewhere=[_elsewhere(one, f"{path}: elsewhere[{index}]") for index, one in enumerate(_listed(value, path))],
     )
+
+
+def _listed(value: dict[str, Any], path: Path) -> list[Any]:
+    return checked({"elsewhere": [], **value}, {"elsewhere": LIST}, str(path))["elsewhere"]
+
+
+def _elsewhere(value: Any, place: str) -> ElsewhereRecord:
+    held = _part(value, _ELSEWHERE, place)
+    checked_values(held["missing"], LIST, f"{place}.missing")
+    checked_values(held["scores"], OBJECT, f"{place}.scores")
+    for suite, tasks in held["scores"].items():
+        checked_values(tasks, OBJECT, f"{place}.scores.{suite}")
+        for task, values in tasks.items():
+            checked_values(values, NUMBER, f"{place}.scores.{suite}.{task}")
+    return ElsewhereRecord(**held)
 
 
 class GridPreparing(ValueError):

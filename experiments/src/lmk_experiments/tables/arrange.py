@@ -11,13 +11,18 @@ from lmk_experiments.tables.table import Table, TableCell, TableRow, ranks
 
 def compared(spec: TableSpec, rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
     """The rows with ranks, and with differences where one row is the baseline; each block of `within` for itself."""
-    blocks: dict[str, list[int]] = {}
-    for position, row in enumerate(rows):
-        blocks.setdefault(_block(spec, row), []).append(position)
     done: dict[int, TableRow] = {}
-    for positions in blocks.values():
+    for positions in blocks(spec, rows):
         done.update(zip(positions, _compared(spec, [rows[position] for position in positions]), strict=True))
     return tuple(done[position] for position in range(len(rows)))
+
+
+def blocks(spec: TableSpec, rows: Sequence[TableRow]) -> list[list[int]]:
+    """The places of the rows that are compared with each other: all of them, or those of each value of `within`."""
+    found: dict[str, list[int]] = {}
+    for position, row in enumerate(rows):
+        found.setdefault(_block(spec, row), []).append(position)
+    return list(found.values())
 
 
 def _block(spec: TableSpec, row: TableRow) -> str:

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from lmk_experiments.configs import explain
+from lmk_experiments.elsewhere import ABSENT, is_elsewhere, rows_of
 from lmk_experiments.records import GridRecord, RowRecord, load_grid
-from lmk_experiments.tables.arrange import compared, pivoted
+from lmk_experiments.tables.arrange import blocks, compared, pivoted
+from lmk_experiments.tables.given import default_spec, elsewhere_notes, grid_spec, suites_of
+from lmk_experiments.tables.kept import Kept
 from lmk_experiments.tables.published import Published
-from lmk_experiments.tables.source import Origin, Source, load_source
+from lmk_experiments.tables.shares import cell_shares, stamps
+from lmk_experiments.tables.significance import Comparing, tested
+from lmk_experiments.tables.source import Origin, Source, load_source, tasks_of
 from lmk_experiments.tables.spec import Column, Row, TableSpec, TableSpecError
-from lmk_experiments.tables.table import Table, TableCell, TableRow
+from lmk_experiments.tables.table import Significance, Table, TableCell, TableRow
 
 _URGENCY = ("training failed", "failed", "training", "stopped", "running", "preempted", "queued", "planned")
 """Of the seeds' states the first of these is shown."""
@@ -29,6 +32,7 @@ def grid_table(
     origin: Origin = "records",
     uri: str | None = None,
     published: Published | None = None,
+    tests: Comparing | None = None,
 ) -> Table:
     """The table of ``grid`` as it was last run under ``root``.
 
@@ -36,6 +40,7 @@ def grid_table(
         spec: what to show; by default the grid's own, else one column a task.
         origin: ``records``, or ``mlflow`` (call ``mirror.sync`` first).
         published: numbers to show beside ours.
+        tests: as of ``collect``.
 
     Raises:
         ValueError: no such grid was run here.
@@ -43,27 +48,51 @@ def grid_table(
         StoreError: the MLflow store cannot be used.
     """
     record = load_grid(root, grid)
-    return collect(record, load_source(root, record, origin, uri=uri), spec, published)
+    return collect(record, load_source(root, record, origin, uri=uri), spec, published, tests=tests)
 
 
 def collect(
-    grid: GridRecord, source: Source, spec: TableSpec | None = None, published: Published | None = None
+    grid: GridRecord,
+    source: Source,
+    spec: TableSpec | None = None,
+    published: Published | None = None,
+    *,
+    tests: Comparing | None = None,
 ) -> Table:
     """The rows of ``grid`` filled from ``source``.
 
     Seeds of a row become its mean and sample standard deviation. A cell without a score holds its state, never a zero.
+
+    Args:
+        tests: where given, rows are tested against the baseline query by query, and what is significant is marked.
 
     Raises:
         TableSpecError: an unknown row, suite, task or metric; the message lists the valid ones.
     """
     spec = spec or grid_spec(grid) or default_spec(grid, source)
     _check_columns(grid, source, spec)
-    rows = [_row(spec, source, row, seeds, published) for row, seeds in _chosen_rows(grid, spec)]
-    return assemble(spec, grid.name, spec.title or grid.title or grid.name, rows, source.name, published)
+    chosen = _chosen_rows(grid, spec)
+    rows = [_row(spec, source, row, seeds, published) for row, seeds in chosen]
+    said = None
+    if tests is not None:
+        seeds = [seeds for _, seeds in chosen]
+        shares, kept = cell_shares(spec, source, seeds), Kept(source.root / "grids" / Path(grid.name).name)
+        rows, said = tested(
+            spec, rows, blocks(spec, rows), shares, tests, kept, lambda at: stamps(spec, source, seeds, at)
+        )
+    title = spec.title or grid.title or grid.name
+    table = assemble(spec, grid.name, title, rows, source.name, published, said)
+    return replace(table, notes=(*table.notes, *elsewhere_notes(grid, spec)))
 
 
 def assemble(
-    spec: TableSpec, grid: str, title: str, rows: Sequence[TableRow], source: str, published: Published | None = None
+    spec: TableSpec,
+    grid: str,
+    title: str,
+    rows: Sequence[TableRow],
+    source: str,
+    published: Published | None = None,
+    significance: Significance | None = None,
 ) -> Table:
     """The table of filled rows: compared, then pivoted where the spec says so.
 
@@ -81,6 +110,7 @@ def assemble(
         labels=spec.labels,
         within=spec.within or "",
         published=_said(published),
+        significance=significance,
     )
     return pivoted(table, spec)
 
@@ -127,47 +157,9 @@ def _said(published: Published | None) -> str:
     return f"{published.name} ({'; '.join(published.sources)})" if published.sources else published.name
 
 
-def grid_spec(grid: GridRecord) -> TableSpec | None:
-    """The spec that the grid was run with, or ``None``.
-
-    Raises:
-        TableSpecError: what was recorded is no spec.
-    """
-    if grid.table is None:
-        return None
-    try:
-        return TableSpec.model_validate(grid.table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, ("table", *first["loc"])))
-        raise TableSpecError(f"grid {grid.name!r}: {place}: {first['msg']}", place) from None
-
-
-def default_spec(grid: GridRecord, source: Source) -> TableSpec:
-    """One column for each task of each suite, with the task's own main metric.
-
-    Raises:
-        TableSpecError: the grid evaluates nothing.
-    """
-    columns: list[Column] = []
-    for suite in _suites(grid):
-        tasks, title = source.tasks.get(suite, []), source.titles.get(suite, suite)
-        if len(tasks) > 1:
-            columns += [Column(title=task, group=title, suite=suite, task=task) for task in tasks]
-        else:
-            columns.append(Column(title=title, suite=suite))
-    if not columns:
-        raise TableSpecError(f"grid {grid.name!r} evaluates no suite, so it has no table")
-    return TableSpec(columns=tuple(columns))
-
-
-def _suites(grid: GridRecord) -> list[str]:
-    return list(dict.fromkeys(suite for row in grid.rows for suite in row.evaluations))
-
-
 def _chosen_rows(grid: GridRecord, spec: TableSpec) -> list[tuple[Row, list[RowRecord]]]:
     seeds: dict[str, list[RowRecord]] = {}
-    for row in grid.rows:
+    for row in (*grid.rows, *rows_of(grid)):
         seeds.setdefault(row.row, []).append(row)
     chosen = spec.rows if spec.rows is not None else tuple(Row(row=name) for name in seeds)
     for index, row in enumerate(chosen):
@@ -184,13 +176,13 @@ def _check_columns(grid: GridRecord, source: Source, spec: TableSpec) -> None:
     for index, column in enumerate(spec.columns):
         if column.suite is None:
             continue
-        suites = _suites(grid)
+        suites = suites_of(grid)
         place = f"columns[{index}]"
         if column.suite not in suites:
             message = f"{place}.suite: grid {grid.name!r} does not evaluate {column.suite!r}"
             raise TableSpecError(f"{message}; {explain(column.suite, suites)}", f"{place}.suite")
         tasks = source.tasks.get(column.suite, [])
-        for task in _tasks(column, source):
+        for task in tasks_of(column, source):
             if tasks and task not in tasks:
                 message = f"{place}.task: suite {column.suite!r} has no task {task!r}"
                 raise TableSpecError(f"{message}; {explain(task, tasks)}", f"{place}.task")
@@ -200,16 +192,10 @@ def _check_columns(grid: GridRecord, source: Source, spec: TableSpec) -> None:
             raise TableSpecError(f"{message}; {explain(column.metric, metrics)}", f"{place}.metric")
 
 
-def _tasks(column: Column, source: Source) -> list[str]:
-    if column.task is None:
-        return source.tasks.get(column.suite or "", [])
-    return [column.task] if isinstance(column.task, str) else list(column.task)
-
-
 def _metrics(grid: GridRecord, source: Source, column: Column) -> list[str]:
-    evaluations = [row.evaluations.get(column.suite or "", "") for row in grid.rows]
+    evaluations = [row.evaluations.get(column.suite or "", "") for row in (*grid.rows, *rows_of(grid))]
     scores = [source.scores[identity] for identity in evaluations if identity in source.scores]
-    return sorted({name for held in scores for task in _tasks(column, source) for name in held.get(task, {})})
+    return sorted({name for held in scores for task in tasks_of(column, source) for name in held.get(task, {})})
 
 
 def _row(spec: TableSpec, source: Source, row: Row, seeds: list[RowRecord], published: Published | None) -> TableRow:
@@ -235,9 +221,10 @@ def _score(column: Column, source: Source, row: RowRecord) -> float | str:
     if identity not in source.scores:
         return source.states[identity]
     scores = source.scores[identity]
+    absent = ABSENT if is_elsewhere(identity) else "no score"
     values: list[float | str] = [
-        scores[task][column.metric] if column.metric in scores.get(task, {}) else "no score"
-        for task in _tasks(column, source)
+        scores[task][column.metric] if column.metric in scores.get(task, {}) else absent
+        for task in tasks_of(column, source)
     ]
     mean = _mean(values)
     return mean if isinstance(mean, str) else mean * column.scale

@@ -51,7 +51,7 @@ def load_spec_of(grid: str) -> tuple[TableSpec, str]:
 
 
 def _row_problems(spec: TableSpec, plan: Plan, document: Document) -> list[Problem]:
-    rows = list(dict.fromkeys(row.row for row in plan.rows))
+    rows = list(dict.fromkeys(row.row for row in (*plan.rows, *plan.elsewhere)))
     return [
         document.problem(("rows", index), f"the grid has no row {row.row!r}; {explain(row.row, rows)}")
         for index, row in enumerate(spec.rows or ())

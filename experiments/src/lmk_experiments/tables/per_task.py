@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from lmk_experiments.records import GridRecord
-from lmk_experiments.tables.collect import collect, default_spec, grid_spec, published_table
+from lmk_experiments.tables.collect import collect, published_table
+from lmk_experiments.tables.given import default_spec, grid_spec
 from lmk_experiments.tables.published import Published
+from lmk_experiments.tables.significance import Comparing
 from lmk_experiments.tables.source import Source
 from lmk_experiments.tables.spec import Column, TableSpec, TableSpecError
 from lmk_experiments.tables.table import Table
@@ -18,9 +20,17 @@ _PLAIN_KEYS = ("subset", "split")
 
 
 def task_tables(
-    grid: GridRecord, source: Source, spec: TableSpec | None = None, published: Published | None = None
+    grid: GridRecord,
+    source: Source,
+    spec: TableSpec | None = None,
+    published: Published | None = None,
+    *,
+    tests: Comparing | None = None,
 ) -> list[Table]:
     """The tables of a grid's suites, in the order of the spec's columns; rows and labels are the spec's.
+
+    Args:
+        tests: as of ``collect``.
 
     Raises:
         TableSpecError: as ``collect``.
@@ -34,7 +44,9 @@ def task_tables(
 
     title = spec.title or grid.title or grid.name
     return [
-        collect(grid, source, _spec(spec, f"{title}: {source.titles.get(suite, suite)}", columns), published)
+        collect(
+            grid, source, _spec(spec, f"{title}: {source.titles.get(suite, suite)}", columns), published, tests=tests
+        )
         for suite, columns in _suites(spec, lambda suite: source.tasks.get(suite, []), metrics)
     ]
 

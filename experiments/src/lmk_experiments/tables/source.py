@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from lmk_experiments.elsewhere import scores_of
 from lmk_experiments.mirror.read import Scores, read_scores
 from lmk_experiments.records import GridRecord, RowRecord, State, evaluation_cell, training_cell
+from lmk_experiments.tables.spec import Column
 
 Origin = Literal["records", "mlflow"]
 
@@ -26,6 +28,7 @@ class Source:
         states: evaluation id to a few words, for every evaluation without scores.
         tasks: suite name to its tasks, in the suite's order, as far as they are known.
         titles: suite name to its title.
+        root: where the evaluations' folders are.
     """
 
     name: str
@@ -33,6 +36,14 @@ class Source:
     states: dict[str, str]
     tasks: dict[str, list[str]]
     titles: dict[str, str]
+    root: Path
+
+
+def tasks_of(column: Column, source: Source) -> list[str]:
+    """The tasks whose mean a column of scores is."""
+    if column.task is None:
+        return source.tasks.get(column.suite or "", [])
+    return [column.task] if isinstance(column.task, str) else list(column.task)
 
 
 def load_source(root: Path, grid: GridRecord, origin: Origin = "records", *, uri: str | None = None) -> Source:
@@ -52,11 +63,12 @@ def load_source(root: Path, grid: GridRecord, origin: Origin = "records", *, uri
             else:
                 done[identity] = {task: _floats(scores) for task, scores in record["scores"].items()}
     tasks, titles = _suites(root, grid, done)
+    others = scores_of(grid)
     if origin == "records":
-        return Source("the records", done, states, tasks, titles)
+        return Source("the records", {**done, **others}, states, tasks, titles, root)
     mirrored = {identity: scores for identity, scores in read_scores(root, grid, uri=uri).items() if identity in done}
     states |= {identity: "done, not in MLflow" for identity in done if identity not in mirrored}
-    return Source("MLflow", mirrored, states, tasks, titles)
+    return Source("MLflow", {**mirrored, **others}, states, tasks, titles, root)
 
 
 def _floats(scores: dict[str, float]) -> dict[str, float]:

@@ -9,6 +9,43 @@ from lmk_experiments.tables.spec import Column, LabelColumn
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """A value against the baseline's, query by query.
+
+    Attributes:
+        p: two-sided p-value of the paired randomization test, this comparison alone.
+        queries: how many were compared.
+        resamples: assignments drawn for ``p``; 0 where all of them were looked at.
+        interval: 95% bootstrap interval of the difference, in the column's units, where it was asked for.
+        adjusted: the p-value after Holm's correction for the column's ``comparisons``.
+        significant: whether ``adjusted`` is below the level.
+    """
+
+    p: float
+    queries: int
+    resamples: int
+    interval: tuple[float, float] | None = None
+    adjusted: float = 1.0
+    significant: bool = False
+    comparisons: int = 1
+
+
+@dataclass(frozen=True)
+class Significance:
+    """What is said of a table's tests.
+
+    Attributes:
+        level: the chance of any false mark in a column.
+        baselines: what was compared with.
+        untested: why cells with a value were not tested, a line for each reason.
+    """
+
+    level: float
+    baselines: tuple[str, ...]
+    untested: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class TableCell:
     """One value of a table, or the reason why there is none.
 
@@ -20,6 +57,9 @@ class TableCell:
         rank: 1 for the best of the column, 2 for the second, else 0.
         difference: to the baseline row; ``None`` in that row and where either has no value.
         published: what was published for this cell, in the column's units; ``None`` where nothing was or none is shown.
+        comparison: with the baseline; ``None`` in that row, where nothing was tested, and where that cannot be done.
+        interval: 95% bootstrap interval of the value over queries; ``None`` where it is not known
+            or was not asked for.
     """
 
     value: float | None
@@ -30,6 +70,8 @@ class TableCell:
     rank: int = 0
     difference: float | None = None
     published: float | None = None
+    comparison: Comparison | None = None
+    interval: tuple[float, float] | None = None
 
     @property
     def against(self) -> float | None:
@@ -69,6 +111,7 @@ class Table:
         pivot: how many columns each specified column became; 1 without a pivot.
         within: what the rows are compared within, such as ``Model``; empty where all are compared.
         published: where the published values beside ours come from; empty where none are shown.
+        significance: how the comparisons were made; ``None`` where none were asked for.
     """
 
     grid: str
@@ -82,6 +125,7 @@ class Table:
     pivot: int = 1
     within: str = ""
     published: str = ""
+    significance: Significance | None = None
 
     @property
     def baselines(self) -> list[TableRow]:

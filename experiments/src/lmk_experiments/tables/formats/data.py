@@ -15,8 +15,10 @@ from lmk_experiments.tables.table import Table, TableCell
 def render_csv(tables: Sequence[Table]) -> str:
     """One line a row: its name, its labels, then for every column its value, or the state of a missing one.
 
-    Where the tables have them, ``<column> ±``, ``<column> difference``, ``<column> published`` and ``<column> against``
-    stand after a column. Several tables of the same rows stand beside each other, their columns named by the suite too.
+    What the tables have of these stands after a column, with the column's name before it: ``±``, ``low`` and ``high``
+    (95% interval of the value), ``difference``, ``difference low``, ``difference high``, ``p``, ``p adjusted``,
+    ``significant``, ``queries``, ``comparisons``, ``published`` and ``against``. Several tables of the same rows stand
+    beside each other, their columns named by the suite too.
     """
     labels = tables[0].labels
     header = ["row", *("/".join(filter(None, (label.group, label.title))) for label in labels)]
@@ -39,17 +41,36 @@ def _padded(labels: Sequence[str], count: int) -> list[str]:
 
 def _extras(table: Table) -> list[str]:
     cells = [cell for row in table.rows for cell in row.cells]
-    wanted = {
-        "±": any(cell.deviation is not None for cell in cells),
-        "difference": table.differences and any(cell.difference is not None for cell in cells),
-        "published": bool(table.published) and any(cell.published is not None for cell in cells),
-        "against": bool(table.published) and any(cell.against is not None for cell in cells),
+    there = {name for cell in cells for name, value in _extra(cell).items() if value is not None}
+    if not (table.differences or table.significance):
+        there.discard("difference")
+    if not table.published:
+        there -= {"published", "against"}
+    return [name for name in _extra(TableCell(None)) if name in there]
+
+
+def _extra(cell: TableCell) -> dict[str, float | int | bool | None]:
+    test, (low, high) = cell.comparison, cell.interval or (None, None)
+    under, over = (test.interval if test else None) or (None, None)
+    return {
+        "±": cell.deviation,
+        "low": low,
+        "high": high,
+        "difference": cell.difference,
+        "difference low": under,
+        "difference high": over,
+        "p": test.p if test else None,
+        "p adjusted": test.adjusted if test else None,
+        "significant": test.significant if test else None,
+        "queries": test.queries if test else None,
+        "comparisons": test.comparisons if test else None,
+        "published": cell.published,
+        "against": cell.against,
     }
-    return [extra for extra, there in wanted.items() if there]
 
 
 def _values(cell: TableCell, extras: Sequence[str]) -> list[str]:
-    held = {"±": cell.deviation, "difference": cell.difference, "published": cell.published, "against": cell.against}
+    held = _extra(cell)
     extra = ["" if held[name] is None else repr(held[name]) for name in extras]
     return [(cell.state or "no score") if cell.value is None else repr(cell.value), *extra]
 
@@ -80,6 +101,7 @@ def _table(table: Table) -> dict[str, Any]:
         "title": table.title,
         "source": table.source,
         "published": table.published or None,
+        "significance": None if table.significance is None else asdict(table.significance),
         "labels": [label.model_dump(mode="json") for label in table.labels],
         "columns": columns,
         "rows": rows,

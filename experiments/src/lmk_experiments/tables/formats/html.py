@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape as _escape
 from itertools import accumulate
 
-from lmk_experiments.tables.formats.layout import Shown, Span, lay_out, legend, origin, ranked, shown_rows
+from lmk_experiments.tables.formats.layout import MARK, Shown, Span, lay_out, legend, origin, ranked, shown_rows
 from lmk_experiments.tables.table import Table
 
 _STYLE = """
@@ -20,7 +20,7 @@ thead th { text-align: center; font-weight: 600; }
 thead th.span { border-bottom: 1px solid; }
 th.label { text-align: left; vertical-align: top; }
 tbody tr:first-child > *, tbody tr.rule > * { border-top: 1px solid; }
-i, small, .below { color: GrayText; } small { font-size: .8em; }
+i, small, .below { color: GrayText; } small { font-size: .8em; } sup { line-height: 0; }
 .below { max-width: 60rem; }
 """
 
@@ -38,12 +38,17 @@ def render_html(tables: Sequence[Table]) -> str:
     start = [*head, view, f"<style>{_STYLE}</style>", "</head>", "<body>"]
     level = "h1" if len(tables) == 1 else "h2"
     top = [] if len(tables) == 1 else [f"<h1>{title}</h1>"]
-    return "\n".join([*start, *top, *(_section(table, level) for table in tables), "</body>", "</html>", ""])
+    return "\n".join([*start, *top, *(table_section(table, level) for table in tables), "</body>", "</html>", ""])
 
 
-def _section(table: Table, level: str) -> str:
+def table_section(table: Table, level: str | None) -> str:
+    """A table, what explains it and where its numbers come from; under a heading of ``level`` where one is given."""
     layout = lay_out(table)
-    lines = ["<section>", f"<{level}>{escape(table.title)}</{level}>", '<div class="scroll">', "<table>", "<thead>"]
+    heading = [f"<{level}>{escape(table.title)}</{level}>"] if level else []
+    # The rows' names stay in view where they are one column; merged ones of several columns could not.
+    stick = "" if table.labels else " stick"
+    name = f'<div class="scroll{stick}" role="region" tabindex="0" aria-label="{escape(table.title)}">'
+    lines = ["<section>", *heading, name, "<table>", "<thead>"]
     for header in layout.header:
         starts = accumulate((span.columns for span in header), initial=0)
         cells = [_header(span, label=at < layout.label_count) for span, at in zip(header, starts, strict=False)]
@@ -79,6 +84,8 @@ def _cell(shown: Shown) -> str:
     value = {1: f"<b>{value}</b>", 2: f"<u>{value}</u>"}.get(shown.rank, value)
     if not shown.value:
         value = f"<i>{escape(shown.state)}</i>"
+    if shown.marked:
+        value += f"<sup>{MARK}</sup>"
     if shown.difference:
         value += f" <small>({shown.difference})</small>"
     if shown.published:

@@ -40,6 +40,7 @@ _SIGNS = {
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "→": r"$\to$",
+    "†": r"$^{\dagger}$",
     "[": "{[}",
     "]": "{]}",
 }
@@ -131,6 +132,8 @@ def _cell(shown: Shown) -> str:
     value = {1: rf"\textbf{{{value}}}", 2: rf"\underline{{{value}}}"}.get(shown.rank, value)
     if not shown.value:
         value = rf"\emph{{{escape(shown.state)}}}"
+    if shown.marked:
+        value += r"$^{\dagger}$"
     if shown.difference:
         value += rf" {{\scriptsize (${shown.difference}$)}}"
     if shown.published:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lmk_experiments.tables.spec import Column, LabelColumn
-from lmk_experiments.tables.table import Table, TableCell, TableRow
+from lmk_experiments.tables.table import Comparison, Significance, Table, TableCell, TableRow
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Shown:
         difference: to the baseline, signed.
         seeds: how many of the seeds the number is of, where not of all.
         published, against: the published value, and ours minus it.
+        marked: whether the difference to the baseline is significant.
     """
 
     value: str
@@ -37,6 +38,11 @@ class Shown:
     seeds: str = ""
     published: str = ""
     against: str = ""
+    marked: bool = False
+
+
+MARK = "†"
+"""Stands after a value that differs significantly from the baseline's."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,7 @@ def show(column: Column, cell: TableCell, table: Table) -> Shown:
         seeds=f"{cell.seeds} of {cell.planned} seeds" if cell.state else "",
         published=printed,
         against=f"{cell.against:+{number}}" if cell.against is not None else "",
+        marked=cell.comparison is not None and cell.comparison.significant,
     )
 
 
@@ -178,11 +185,57 @@ def legend(table: Table) -> list[str]:
         said.append(f"In parentheses: difference to {table.baselines[0].label}.")
     elif table.differences and len(table.baselines) > 1:
         said.append("The grid has several baselines, so no differences are shown.")
+    said += significance(table)
     if any(cell.published is not None for cell in cells):
         said.append("In brackets: the published value, and ours minus it.")
     if {column.scale for column in table.columns if column.suite is not None} == {100.0}:
         said.append("Scores are multiplied by 100.")
     return said
+
+
+def significance(table: Table) -> list[str]:
+    """Sentences about the tests: what the mark says, how it was found, and what could not be tested."""
+    tests = table.significance
+    if tests is None:
+        return []
+    said = []
+    compared = [one for row in table.rows for cell in row.cells if (one := cell.comparison) is not None]
+    if compared:
+        said += _tests(table, tests, compared)
+    elif not tests.baselines:
+        said.append("No row is the baseline, so no difference is tested.")
+    if tests.untested:
+        more = len(tests.untested) - UNTESTED_SHOWN
+        shown = "; ".join([*tests.untested[:UNTESTED_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+        said.append(f"Not tested: {shown}.")
+    return said
+
+
+UNTESTED_SHOWN = 8
+"""Reasons that are written under a table; JSON has all of them."""
+
+
+def _tests(table: Table, tests: Significance, compared: Sequence[Comparison]) -> list[str]:
+    several = f"the baseline of the same {table.within}" if table.within else ", ".join(dict.fromkeys(tests.baselines))
+    drawn = max(one.resamples for one in compared)
+    how = f"{drawn:,} random sign changes" if drawn else "every sign change"
+    if drawn and not all(one.resamples for one in compared):
+        how += ", or every one where few queries differ"
+    said = [
+        f"{MARK}: differs from {several} at p < {tests.level:g}: two-sided paired randomization test over queries "
+        f"({_range([one.queries for one in compared])} a value; {how}), stratified by task where a value is a mean of "
+        f"several, Holm-corrected for the {_range([one.comparisons for one in compared])} comparisons of a column.",
+    ]
+    if any(cell.seeds > 1 for row in table.rows for cell in row.cells):
+        said.append(
+            "A query's score is its mean over a row's seeds: the test speaks of other queries, ± of other seeds."
+        )
+    return said
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def ranked(table: Table) -> str:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from lmk_experiments.tables.formats.layout import Shown, Span, lay_out, legend, origin, ranked, shown_rows
+from lmk_experiments.tables.formats.layout import MARK, Shown, Span, lay_out, legend, origin, ranked, shown_rows
 from lmk_experiments.tables.table import Table
 
 _SPECIAL = re.compile(r"[\\`*|~$\[\]]|(?<!\w)_|_(?!\w)")
@@ -51,6 +51,8 @@ def _cell(shown: Shown) -> str:
     value = {1: f"**{shown.value}**", 2: f"<ins>{shown.value}</ins>"}.get(shown.rank, shown.value)
     if not shown.value:
         value = f"*{escape(shown.state)}*"
+    if shown.marked:
+        value += MARK
     if shown.difference:
         value += f" ({shown.difference})"
     if shown.published:
