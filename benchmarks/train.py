@@ -187,6 +187,7 @@ def compare(task: Task, contenders: list[Contender], rounds: int) -> None:
             print(f"  round {number + 1} of {rounds}: {contender.name}", file=sys.stderr, flush=True)
             measured = run(task, contender)
             if measured is not None:
+                print(f"    {measured['seconds']:.2f} s a step", file=sys.stderr, flush=True)
                 found[contender.name].append(measured)
     ours = found[contenders[0].name]
     tokens = task.tokens / task.spread.steps
