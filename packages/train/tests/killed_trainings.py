@@ -24,7 +24,6 @@ from lmk_train.fitting import fit
 from lmk_train.ranks.group import formed
 from lmk_train.ranks.place import Place
 
-
 _LEAVE_SECONDS = 20.0
 
 
