@@ -117,8 +117,9 @@ class ContrastiveData(LightningDataModule):
     def train_dataloader(self) -> DataLoader[Any]:
         assert self.trainer is not None
         workers, kind = self.config.runtime.num_workers, self.trainer.strategy.root_device.type
+        self.began_at = self.trainer.global_step
         return self.batches(
-            self.trainer.global_step,
+            self.began_at,
             workers=int(kind == "cuda") if workers is None else workers,
             pin_memory=kind == "cuda",
         )
