@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat
 
@@ -28,7 +28,7 @@ class Throughput:
     """Tokens a second and GPU, each ``None`` where it was not measured, and the file that says so."""
 
     train: float | None
-    evaluate: float | Mapping[str, float] | None
+    evaluate: float | Mapping[Any, float] | None
     source: str
 
     def encoding(self, weights: str) -> float | None:

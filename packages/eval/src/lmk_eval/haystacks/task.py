@@ -16,7 +16,7 @@ from lmk_eval.tasks.groups import group_scores, per_query_scores
 from lmk_eval.tasks.local import OwnFiles, local_metadata, split_data
 
 
-class LocalHaystack(OwnFiles, AbsTaskRetrieval):
+class LocalHaystack(OwnFiles, AbsTaskRetrieval):  # ty: ignore[incompatible-property-override]
     """Passkeys or needles in documents cut from the user's own text.
 
     Args:

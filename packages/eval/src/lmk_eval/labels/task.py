@@ -12,7 +12,7 @@ from lmk_eval.labels.folder import TRAIN, LabelledTexts, labels_fingerprint, rea
 from lmk_eval.tasks.local import OwnFiles, local_metadata
 
 
-class LocalMultilabel(OwnFiles, AbsTaskMultilabelClassification):
+class LocalMultilabel(OwnFiles, AbsTaskMultilabelClassification):  # ty: ignore[incompatible-property-override]
     """Multilabel classification on a folder, as MTEB scores MultiEURLEX.
 
     A probe of five neighbours learns from a few texts a label, ten times; all texts of the split are scored.

@@ -32,7 +32,7 @@ class OwnFiles:
         return self._metadata
 
 
-class LocalRetrieval(OwnFiles, AbsTaskRetrieval):
+class LocalRetrieval(OwnFiles, AbsTaskRetrieval):  # ty: ignore[incompatible-property-override]
     """Retrieval on a folder in the BEIR layout.
 
     The fingerprint of the data is the task's dataset revision. The main score is nDCG@10. With `group_by`, scores are
