@@ -34,7 +34,10 @@ def test_every_format_holds_the_same_numbers(finished: Path, lmk: Lmk, tmp_path:
 
 
 def test_tasks_and_groups_have_their_columns(finished: Path, lmk: Lmk) -> None:
-    done = lmk("table", "mini", "--from", "records", "--per-task", "--format", "csv", cwd=finished)
+    words = ("table", "mini", "--from", "records", "--per-task", "--format", "csv")
+    tested = lmk(*words, cwd=finished).stdout.splitlines()[0].split(",")
+    assert {"short: functions p", "long: long-512/quarter 4 significant"} <= set(tested)
+    done = lmk(*words, "--no-significance", cwd=finished)
     header, *lines = csv.reader(done.stdout.splitlines())
     assert header[:3] == ["row", "short: functions", "long: long-512/Avg."]
     assert header[3:] == [f"long: long-512/quarter {number}" for number in (1, 2, 3, 4)]
