@@ -7,17 +7,16 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lmk_experiments.profiles import Profile
-from lmk_experiments.records import Cell, GridRecord, RowRecord, TrainingRecord, evaluation_cell, training_cell
+from lmk_experiments.records import GridRecord, RowRecord, TrainingRecord, evaluation_cell, training_cell
 from lmk_experiments.records.tickets import last_job
 from lmk_experiments.submit.grid import Submission, submissions, submit_cells
 from lmk_experiments.submit.snapshot import Snapshot
-from lmk_slurm import Job, Resources, Site, Ticket, abandon, look, submit_jobs
+from lmk_slurm import Job, Resources, parcel
 
 pytestmark = pytest.mark.slurm
 Lmk = Callable[..., subprocess.CompletedProcess[str]]
@@ -196,33 +195,33 @@ def test_a_job_that_is_queued_again_goes_on_with_its_cell(tmp_path: Path, polled
     assert [attempt["job"] for attempt in attempts] == [sent["train one"].ticket.id] * 2
 
 
-@pytest.fixture
-def sleeper(tmp_path: Path) -> Callable[[str], Job]:
-    """A job that sleeps until it is stopped."""
+def test_what_a_killed_submitter_left_is_taken_over(
+    tmp_path: Path, polled: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between sbatch and the note: the next submit finds the array by its token, and submits only the rest."""
+    grid = TinyGrid(tmp_path / "runs", one="ok", two="ok")
 
-    def make(name: str) -> Job:
-        cell = Cell(tmp_path / "trainings" / f"{len(name):012x}").create("training", {"do": "slow"})
-        return Job(name, "slurm_cells:train", str(cell.folder), cell.folder, done=(cell.folder / "DONE.json",))
-
-    return make
-
-
-def test_what_a_killed_submitter_left_is_stopped(tmp_path: Path, sleeper: Callable[[str], Job]) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    folder = tmp_path / "submissions" / "one"
-    needs = Resources(memory_gb=1, hours=0.25)
-    with pytest.raises(KeyboardInterrupt):
-        submit_jobs([replace(sleeper("a"), resources=needs)], Site(), folder, label="orphan", on_sent=killed)
-    [note] = [json.loads(path.read_text()) for path in folder.glob("*.array.json")]
+    with monkeypatch.context() as patch:
+        patch.setattr(parcel, "_deliver", killed)
+        with pytest.raises(KeyboardInterrupt):
+            grid.submit()
+    assert last_job(grid.trainings["one"].folder) is None, "nobody has noted it"
+    [note] = [json.loads(path.read_text()) for path in tmp_path.glob("runs/grids/tiny/submissions/*/*.array.json")]
     assert note["state"] == "sending"
-    assert abandon([folder]) == [note["id"]]
-    deadline = time.monotonic() + 30
-    while look([Ticket(f"{note['id']}_0", note["name"])])[f"{note['id']}_0"].state != "CANCELLED":
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-    assert abandon([folder]) == [], "once is enough"
+    again = grid.submit()
+    assert again.adopted == [note["id"]]
+    assert set(again.sent) == {"evaluate one", "evaluate two", "sync tiny"}
+    until(grid, polled, lambda states: all(state == "done" for state, _ in states.values()))
+    assert [len(events) for events in attempts_of(grid)] == [1, 1, 1, 1]
+    assert grid.submit().adopted == [], "once is enough"
+
+
+def attempts_of(grid: TinyGrid) -> list[list[dict]]:
+    cells = [*grid.trainings.values(), *grid.evaluations.values()]
+    return [[event for event in cell.events() if event["event"] == "attempt"] for cell in cells]
 
 
 def test_folders_of_submissions_are_in_order(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmk_experiments.records import Cell, CellRecorder, write_json
+from lmk_experiments.records import claim as claim_module
 from lmk_experiments.records.claim import ClaimedElsewhere, claimed
 from lmk_experiments.records.tickets import JobNote, last_job, note_job
 from lmk_experiments.submit.states import cell_state
@@ -103,6 +104,7 @@ def test_a_job_queued_again_takes_its_own_claim_over(cell: Cell, monkeypatch: py
     """A lost node leaves a claim behind, whose process nobody can ask."""
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    monkeypatch.setattr(claim_module, "FENCE_SECONDS", 0.1)
     lost = {"host": f"not-{socket.gethostname()}", "pid": os.getpid(), "started": 0.0, "token": "x"}
     write_json(cell.folder / "claim.json", {**lost, "job": "8_0"})
     with pytest.raises(ClaimedElsewhere), claimed(cell.folder):
