@@ -48,6 +48,7 @@ def status_json(record: GridRecord, states: GridStates) -> dict[str, Any]:
             "total": one.state.total,
             "unit": one.state.unit,
             "seconds_left": one.state.seconds_left,
+            "active": one.active,
             "attempts": one.state.attempts,
             "starts": [{**asdict(start), "seconds": round(start.seconds(one.alive), 1)} for start in one.starts],
             "heartbeat": heartbeat(one.cell.folder) or None,

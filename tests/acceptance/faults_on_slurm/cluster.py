@@ -1,0 +1,64 @@
+"""What is done to the testbed: its daemons are killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+TESTBED = Path(__file__).resolve().parents[3] / "slurm" / "testbed"
+PATIENCE_SECONDS = 90.0
+
+
+def command(*words: str, check: bool = True) -> str:
+    """The output of one of SLURM's commands."""
+    return subprocess.run(words, capture_output=True, text=True, check=check).stdout
+
+
+def root() -> Path:
+    return Path(os.environ["SLURM_CONF"]).parent.parent
+
+
+def kill(name: str) -> None:
+    """kill -9 of a daemon of this testbed, by the number that was noted when it was started."""
+    os.kill(_pid(name), signal.SIGKILL)
+
+
+def start(name: str) -> None:
+    """The daemon again, noted for ``down.sh``."""
+    words = {"slurmctld": ["slurmctld", "-D"], "slurmdbd": ["slurmdbd", "-D"]}.get(
+        name, [str(TESTBED / "node.sh"), name.removeprefix("slurmd-")]
+    )
+    with (root() / "log" / f"{name}.again.out").open("a") as out:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    with (root() / "pids").open("a") as file:
+        file.write(f"{process.pid} {name}\n")
+
+
+def idle_nodes() -> None:
+    """Waits until every node takes jobs again."""
+    until(lambda: len(command("sinfo", "-h", "-N", "-p", "main", "-t", "idle,mix,alloc", "-o", "%N").split()) == 4)
+
+
+def push_out(nodes: int = 4, seconds: int = 6) -> list[str]:
+    """Jobs of the partition that pushes out others, one on each node; their numbers."""
+    words = ["sbatch", "--parsable", "-p", "high", "--exclusive", "--time=5", "--output=/dev/null"]
+    return [command(*words, "-w", f"n{number}", f"--wrap=sleep {seconds}").strip() for number in range(1, nodes + 1)]
+
+
+def until(right, patience: float = PATIENCE_SECONDS) -> None:
+    """Waits for a condition."""
+    deadline = time.monotonic() + patience
+    while not right():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the condition did not come true")
+        time.sleep(0.3)
+
+
+def _pid(name: str) -> int:
+    lines = [line.split() for line in (root() / "pids").read_text().splitlines()]
+    return int([pid for pid, what in lines if what == name][-1])
