@@ -18,16 +18,20 @@ from lmk_train.modules import divergence, warmup_then_decay
 
 @pytest.fixture
 def cramp(monkeypatch):
-    """Makes the encoder run out of memory beyond so many padded tokens that are to have a graph."""
-    original = PooledEncoder.forward
+    """Makes the encoder run out of memory beyond so many tokens, with padding if any, that are to have a graph."""
+    originals = {name: getattr(PooledEncoder, name) for name in ("forward", "forward_packed")}
 
     def arm(room: float) -> None:
-        def forward(self, input_ids, attention_mask, pooling_mask):
-            if torch.is_grad_enabled() and input_ids.numel() > room:
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-            return original(self, input_ids, attention_mask, pooling_mask)
+        def patched(name):
+            def forward(self, input_ids, *args, **kwargs):
+                if torch.is_grad_enabled() and input_ids.numel() > room:
+                    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+                return originals[name](self, input_ids, *args, **kwargs)
 
-        monkeypatch.setattr(PooledEncoder, "forward", forward)
+            return forward
+
+        for name in originals:
+            monkeypatch.setattr(PooledEncoder, name, patched(name))
 
     return arm
 
@@ -128,10 +132,11 @@ def test_a_memory_too_small_for_one_text_ends_it(make_config, tmp_path, recorder
 def test_a_checkpoint_of_the_time_before_chunks_is_resumable(make_config, tmp_path, recorder, stop_after):
     """Lightning counted the steps elsewhere then, and the module kept nothing of its own."""
     config = make_config(runtime__checkpoint_every=3)
-    whole = train(make_config(), tmp_path / "whole")
+    padded = make_config(runtime__checkpoint_every=3, runtime__packed=False)  # there was nothing else
+    whole = train(padded, tmp_path / "whole")
     stop_after(3)
     with pytest.raises(Stopped):
-        train(config, tmp_path / "run")
+        train(padded, tmp_path / "run")
     stop_after(0)
     path = tmp_path / "run/checkpoints/last.ckpt"
     content = torch.load(path, weights_only=True)
@@ -147,10 +152,13 @@ def test_a_checkpoint_of_the_time_before_chunks_is_resumable(make_config, tmp_pa
     resumed = train(config, tmp_path / "run", recorder)
     assert {"event": "resumed", "step": 3} in recorder.events
     assert list(recorder.curve("train/loss")) == [4, 5, 6]
+    (told,) = (event for event in recorder.events if event["event"] == "padded")
+    assert (told["step"], told["reason"][:27]) == (3, "so it was before the checkp")
     assert same(resumed, whole)
 
 
-def test_what_a_step_records(make_config, make_rows, write_rows, tmp_path, recorder):
+@pytest.mark.parametrize("packed", [True, False])
+def test_what_a_step_records(packed, make_config, make_rows, write_rows, tmp_path, recorder):
     rows = make_rows(16)
     rows[1] = {**rows[1], "query": rows[0]["query"]}
     path = write_rows(tmp_path / "rows.jsonl", rows)
@@ -158,6 +166,7 @@ def test_what_a_step_records(make_config, make_rows, write_rows, tmp_path, recor
         data__train=[str(path)],
         optim={"steps": 2, "batch_size": 16, "learning_rate": 1e-3, "gradient_clip": 1e-3},
         loss={"temperature": 0.1, "mask_duplicates": True},
+        runtime__packed=packed,
     )
     train(config, tmp_path / "run", recorder)
     embedder = Embedder.from_pretrained(config.model.path, pooling=config.pooling, max_length=32, device="cpu")
@@ -165,7 +174,8 @@ def test_what_a_step_records(make_config, make_rows, write_rows, tmp_path, recor
     for step, batch in enumerate(data.batches(), start=1):
         lengths = torch.tensor([*batch.queries.lengths, *batch.passages.lengths])
         padding = 1 - lengths.sum().item() / (len(lengths) * lengths.max().item())  # they all fit one chunk
-        assert recorder.curve("train/padding_share")[step] == pytest.approx(padding)
+        assert recorder.curve("train/padding_share")[step] == pytest.approx(0 if packed else padding)
+        assert ("train/attention_padding_share" in recorder.values[step - 1][1]) == packed
         groups = batch.passage_keys.reshape(16, 3).tolist()
         queries = batch.query_keys.tolist()
         pairs = sum(
@@ -198,13 +208,13 @@ def test_identical_texts_in_bfloat16_at_the_papers_temperature(make_config, writ
 
 def test_a_faulty_vector_names_its_row(make_config, make_rows, write_rows, tmp_path, recorder, monkeypatch):
     """One row's query has the only text of its length; its vector is no number."""
-    original = PooledEncoder.forward
+    original = PooledEncoder.forward_packed
 
-    def forward(self, input_ids, attention_mask, pooling_mask):
-        vectors = original(self, input_ids, attention_mask, pooling_mask)
-        return vectors * torch.where(attention_mask.sum(1) == 3, float("nan"), 1.0)[:, None]
+    def forward(self, input_ids, cu_seqlens, *args, **kwargs):
+        vectors = original(self, input_ids, cu_seqlens, *args, **kwargs)
+        return vectors * torch.where(cu_seqlens.diff() == 3, float("nan"), 1.0)[:, None]
 
-    monkeypatch.setattr(PooledEncoder, "forward", forward)
+    monkeypatch.setattr(PooledEncoder, "forward_packed", forward)
     rows = make_rows(16)
     rows[5]["query"] = "ka"
     path = write_rows(tmp_path / "rows.jsonl", rows)

@@ -8,13 +8,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
 from lmk_core.recording import Recorder
+from lmk_train.loss.agreement import world
 from lmk_train.modules.contrastive import ContrastiveModule, StepReport
 from lmk_train.modules.divergence import DivergenceError
 from lmk_train.modules.faults import BatchFault
+from lmk_train.throughput import peak_flops
 
 PATIENCE = 5.0
 """Seconds after which it is worth a record that a file is still being tokenized."""
@@ -28,12 +31,19 @@ class MetricsReporter(Callback):
 
     All values are of all processes together. ``train/loss``, ``train/learning_rate`` and ``train/gradient_norm``
     (before it is clipped) are those of the step itself, not means since the last record: a resumed training records
-    the same curve. Since the last record there are ``train/tokens_per_second`` (without padding),
-    ``train/padding_share`` (of all tokens) and, where equal texts are masked, ``train/masked_duplicates`` (pairs of a
-    query and a text, as a mean of steps). ``train/chunk_tokens`` is there where batches are computed in chunks.
+    the same curve. Of the time since the last record, all that it went into included, are
 
-    Events are ``chunk_halved``, and ``not_finite`` or ``diverged`` with the step and all its rows when such a training
-    is stopped.
+    - ``train/tokens_per_second``, without padding,
+    - ``train/padding_share``, of all tokens that go through the encoder: 0 where texts are packed. Where the attention
+      of packed texts is computed in rectangles, as on a CPU, ``train/attention_padding_share`` is that of its queries,
+    - ``train/teraflops_per_second`` of each device, as `lmk_train.throughput.ModelFlops` counts them, and in bfloat16
+      on a GPU that `lmk_train.throughput.peak_flops` knows ``train/mfu``, their share of what it could,
+    - where equal texts are masked, ``train/masked_duplicates``: pairs of a query and a text, as a mean of steps.
+
+    ``train/chunk_tokens`` is there where batches are computed in chunks.
+
+    Events are ``padded`` and ``packing_changed`` (see `Packing`), ``chunk_halved``, and ``not_finite`` or ``diverged``
+    with the step and all its rows when such a training is stopped.
     """
 
     def __init__(self, recorder: Recorder, every: int, steps: int) -> None:
@@ -73,14 +83,18 @@ class MetricsReporter(Callback):
 
     def _record(self, step: int, module: ContrastiveModule) -> None:
         now, reports, last = time.perf_counter(), self._reports, self._reports[-1]
-        tokens = sum(report.tokens for report in reports)
+        tokens, seconds = sum(report.tokens for report in reports), max(now - self._since, 1e-9)
         values = {
             "train/loss": last.loss,
             "train/learning_rate": self._learning_rate,
             "train/gradient_norm": last.gradient_norm,
-            "train/tokens_per_second": tokens / max(now - self._since, 1e-9),
+            "train/tokens_per_second": tokens / seconds,
             "train/padding_share": 1 - tokens / max(1, sum(report.padded for report in reports)),
+            **_utilization(sum(report.flops for report in reports) / seconds, module),
         }
+        if any(report.attention_padding for report in reports):
+            shares = [report.attention_padding * report.tokens for report in reports]
+            values["train/attention_padding_share"] = sum(shares) / max(1, tokens)
         if module.config.loss.mask_duplicates:
             values["train/masked_duplicates"] = sum(report.masked for report in reports) / len(reports)
         if module.engine.chunk_tokens is not None:
@@ -92,6 +106,16 @@ class MetricsReporter(Callback):
         events, module.events = module.events, []
         for event in events:
             self.recorder.event(**event)
+
+
+def _utilization(flops_per_second: float, module: ContrastiveModule) -> dict[str, float]:
+    """Of each device."""
+    own = flops_per_second / world()[1]
+    values = {"train/teraflops_per_second": own / 1e12}
+    if module.device.type == "cuda" and module.config.precision == "bf16":
+        peak = peak_flops(torch.cuda.get_device_name(module.device))
+        values |= {} if peak is None else {"train/mfu": own / peak}
+    return values
 
 
 class TokenizingReport:

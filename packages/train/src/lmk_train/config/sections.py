@@ -122,9 +122,9 @@ class LossConfig(Section):
 class RuntimeConfig(Section):
     """Where and how the training runs. None of it counts in the identity.
 
-    Another accelerator, number of devices or of threads, or another size of chunks adds the same numbers in another
-    order: the weights are close, not equal. With dropout, devices and chunks draw others too, of the same distribution.
-    The rest changes no bit of them.
+    Another accelerator, number of devices or of threads, another size of chunks, or padding instead of packing adds the
+    same numbers in another order: the weights are close, not equal. With dropout, devices, chunks and packing draw
+    others too, of the same distribution. The rest changes no bit of them.
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=TRANSIENT)
@@ -151,9 +151,17 @@ class RuntimeConfig(Section):
     checkpoint_every: PositiveInt | None = Field(default=500, json_schema_extra=TRANSIENT)
     """Steps between two checkpoints; null writes none."""
 
+    packed: bool = Field(default=True, json_schema_extra=TRANSIENT)
+    """Encodes texts one behind the other, without padding, where the encoder can; the event `padded` says where not.
+    false always pads."""
+
     chunk_tokens: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
     """Tokens, padding included, that are held for a gradient at once: GradCache, which encodes the rest twice. Null
     holds the whole batch. Halved on its own when a GPU's memory runs out. It never changes a gradient."""
+
+    activation_checkpointing: bool = Field(default=False, json_schema_extra=TRANSIENT)
+    """Keeps of each layer its input alone and computes the layer again on the way back: less memory, for about a third
+    more work. With it no gradient changes, nor what dropout drops."""
 
     logits_at_once: PositiveInt = Field(default=2**20, json_schema_extra=TRANSIENT)
     """Logits, queries times passages, that are computed at once; 4 bytes each, and a few copies."""

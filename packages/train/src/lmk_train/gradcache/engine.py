@@ -57,6 +57,7 @@ class GradientEngine:
         embed: From some texts to their vectors: the one place where a chunk becomes tensors.
         parameters: Those whose gradients are computed.
         chunk_tokens: The largest chunk, in tokens with their padding; ``None`` holds the whole batch.
+        packed: Whether ``embed`` has no padding: chunks are then counted in the texts' own tokens.
     """
 
     def __init__(
@@ -64,9 +65,15 @@ class GradientEngine:
         embed: Callable[[Any], Float[Tensor, "texts dim"]],
         parameters: Sequence[nn.Parameter],
         chunk_tokens: int | None,
+        *,
+        packed: bool = False,
     ) -> None:
         self.embed, self.parameters = embed, list(parameters)
-        self.chunk_tokens = chunk_tokens
+        self.chunk_tokens, self.packed = chunk_tokens, packed
+
+    def plan(self, texts: Texts, chunk_tokens: int | None) -> Chunks:
+        """The chunks of a batch; ``None`` are those of a batch whose graphs are all held."""
+        return plan_chunks(np.asarray(texts.lengths, np.int64), chunk_tokens or WHOLE_BATCH_CHUNK, packed=self.packed)
 
     def run(
         self,
@@ -90,7 +97,7 @@ class GradientEngine:
         while True:
             for parameter in self.parameters:
                 parameter.grad = None
-            chunks = plan_chunks(np.asarray(texts.lengths, np.int64), self.chunk_tokens or WHOLE_BATCH_CHUNK)
+            chunks = self.plan(texts, self.chunk_tokens)
             try:
                 return self._attempt(texts, loss, chunks, device)
             except OutOfMemoryTogether as error:
@@ -102,7 +109,7 @@ class GradientEngine:
 
     def vectors(self, texts: Texts) -> Float[Tensor, "texts dim"]:
         """The vectors of all texts with the graph of all, drawn from the generators as `run` without chunks does."""
-        chunks = plan_chunks(np.asarray(texts.lengths, np.int64), WHOLE_BATCH_CHUNK)
+        chunks = self.plan(texts, None)
         joined = torch.cat([self.embed(texts.select(indices)) for indices in chunks.indices])
         return joined[_on(np.argsort(np.concatenate(chunks.indices)), joined.device)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,11 @@ from lmk_train.loss import ContrastiveObjective, Targets
 from lmk_train.modules.divergence import DivergenceCheck, DivergenceError
 from lmk_train.modules.faults import described, everywhere, suspects
 from lmk_train.modules.finite import NonFiniteError, usual_causes, what_is_not_finite
+from lmk_train.modules.packing import Packing, checkpoint_activations
 from lmk_train.modules.resuming import count_steps_by_hand
 from lmk_train.modules.schedule import warmup_then_decay
+from lmk_train.throughput import ModelFlops
+from lmk_train.throughput.padding import attention_padding, makes_rectangles
 
 _KEY = "lmk_step"
 """Our own entry of a checkpoint."""
@@ -40,9 +44,16 @@ class StepReport:
     tokens: int
     """Without padding."""
     padded: int
-    """With padding."""
+    """With the padding that goes through the encoder; packed there is none."""
+    attention_padding: float
+    """The share of padding among the tokens that the attention of packed texts computes: 0 but where a CPU makes
+    rectangles of them."""
+    flops: float
+    """What the model asks for: see `lmk_train.throughput.ModelFlops`."""
     masked: int
     """Pairs of equal texts that were left out."""
+    signals: tuple[int, ...] = ()
+    """Of each of :data:`lmk_train.ranks.signals.SIGNALS`, how many processes have been sent it."""
 
 
 class ContrastiveModule(LightningModule):
@@ -58,6 +69,7 @@ class ContrastiveModule(LightningModule):
         config: The training.
 
     Raises:
+        ValueError: ``config.runtime`` asks for activation checkpointing that the encoder does not have.
         NonFiniteError: In a step whose loss or gradient is not finite, before any weight is changed.
         DivergenceError: In a step after which the loss has risen as ``config.runtime.divergence`` says.
     """
@@ -69,12 +81,18 @@ class ContrastiveModule(LightningModule):
         runtime = config.runtime
         self.objective = ContrastiveObjective(config.loss, logits_at_once=runtime.logits_at_once)
         trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
-        self.engine = GradientEngine(self.embed, trained, runtime.chunk_tokens)
+        self.packing = Packing(encoder, asked=runtime.packed)
+        self.engine = GradientEngine(self.embed, trained, runtime.chunk_tokens, packed=self.packing.used)
+        self.flops = ModelFlops(encoder)
+        if runtime.activation_checkpointing:
+            checkpoint_activations(encoder.encoder)
         self.divergence = DivergenceCheck(runtime.divergence)
         self.report: StepReport | None = None
         """Of the last step."""
         self.events: list[dict[str, Any]] = []
         """What happened since someone looked; each has a ``kind`` and a ``step``."""
+        self.signals: Callable[[], tuple[int, ...]] = tuple
+        """What this process was told meanwhile, to be added up with the step's other numbers: it costs no exchange."""
 
     def on_fit_start(self) -> None:
         # Loaded models are in evaluation mode and Lightning keeps what it is given: without this, no dropout.
@@ -82,15 +100,20 @@ class ContrastiveModule(LightningModule):
 
     def on_train_start(self) -> None:
         same_weights(self.encoder)
+        self.events += self.packing.events(self.trainer.global_step)
 
     def embed(self, texts: Layouts) -> Float[Tensor, "texts dim"]:
-        """Texts to vectors, on the device."""
-        padded = self.tokenizer.pad(texts)
-        return self.encoder(
-            padded["input_ids"].to(self.device, non_blocking=True),
-            padded["attention_mask"].to(self.device, non_blocking=True),
-            padded["pooling_mask"].to(self.device, non_blocking=True),
-        )
+        """Texts to vectors, on the device: packed, or padded, which is the reference."""
+        if self.packing.used:
+            return self.encoder.forward_packed(**self._here(self.tokenizer.pack(texts)))
+        return self.encoder(**self._here(self.tokenizer.pad(texts)))
+
+    def _here(self, batch: Any) -> dict[str, Any]:
+        """A packed or padded batch with its tensors on the device."""
+        return {
+            name: value.to(self.device, non_blocking=True) if isinstance(value, Tensor) else value
+            for name, value in batch.items()
+        }
 
     def loss(self, batch: Batch) -> Float[Tensor, ""]:
         """This process' part of a step's loss, in float32, with the graph of the whole batch."""
@@ -109,7 +132,7 @@ class ContrastiveModule(LightningModule):
         optim = self.config.optim
         clip = math.inf if optim.gradient_clip is None else optim.gradient_clip
         norm = nn.utils.clip_grad_norm_(self.engine.parameters, clip)
-        self.report = self._report(passed, masked, norm)
+        self.report = self._report(_texts(batch), passed, masked, norm)
         self._check(batch, passed, self.report, step)
         optimizer, schedule = self.optimizers(), self.lr_schedulers()
         assert isinstance(optimizer, LightningOptimizer)
@@ -123,13 +146,17 @@ class ContrastiveModule(LightningModule):
         targets = Targets(here.sizes, here.teacher, here.scored, here.query_keys, here.passage_keys)
         return self.objective(vectors[:rows], vectors[rows:], targets)
 
-    def _report(self, passed: Pass, masked: Tensor, norm: Tensor) -> StepReport:
+    def _report(self, texts: Layouts, passed: Pass, masked: Tensor, norm: Tensor) -> StepReport:
         chunks, wide = passed.chunks, torch.float32 if self.device.type == "mps" else torch.float64
         own = torch.stack([passed.loss.to(wide), masked.to(wide)])
-        counts = torch.tensor([chunks.tokens, chunks.padded], dtype=wide, device=own.device)
+        rectangles = self.packing.used and makes_rectangles(self.encoder, self.device, self.config.precision)
+        rows = attention_padding(self.encoder, texts, chunks) if rectangles else (0, 0)
+        numbers = [chunks.tokens, chunks.padded, *rows, self.flops.training(texts), *self.signals()]
+        counts = torch.tensor(numbers, dtype=wide, device=own.device)
         values = torch.cat([sums(torch.cat([own, counts])), norm.to(wide)[None]]).tolist()  # one wait for the device
-        loss, pairs, tokens, padded, length = values
-        return StepReport(loss, length, int(tokens), int(padded), int(pairs))
+        loss, pairs, tokens, padded, attended, computed, flops, *signals, length = values
+        padding = 1 - attended / computed if computed else 0.0
+        return StepReport(loss, length, int(tokens), int(padded), padding, flops, int(pairs), tuple(map(int, signals)))
 
     def _check(self, batch: Batch, passed: Pass, report: StepReport, step: int) -> None:
         """Every process has the same report and so takes the same way through here."""
@@ -157,11 +184,14 @@ class ContrastiveModule(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         chunks = {"asked": self.config.runtime.chunk_tokens, "used": self.engine.chunk_tokens}
-        checkpoint[_KEY] = {"chunk_tokens": chunks, "divergence": self.divergence.state()}
+        state = {"chunk_tokens": chunks, "packing": self.packing.state(), "divergence": self.divergence.state()}
+        checkpoint[_KEY] = state
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         count_steps_by_hand(checkpoint)
         state = checkpoint.get(_KEY)
+        self.packing.restore(None if state is None else state.get("packing"))
+        self.engine.packed = self.packing.used
         if state is None:
             return
         self.divergence.restore(state["divergence"])
