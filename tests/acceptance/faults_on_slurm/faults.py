@@ -185,7 +185,7 @@ def _checkpoints(trial: Trial) -> Path:
 
 
 def killed_shell_first(trial: Trial) -> None:
-    """A sbatch that kills who has called it: the first time after SLURM has taken the array, then before it is asked."""
+    """A sbatch that kills its caller: once after SLURM has taken the second array, once before it is asked."""
     for moment in ("after", "before"):
         folder = trial.grid.root / f"sbatch-{moment}"
         folder.mkdir()
@@ -196,7 +196,7 @@ def killed_shell_first(trial: Trial) -> None:
         (folder / "sbatch").write_text(f'#!/bin/bash\n{call}{body}exec {real} "$@"\n')
         (folder / "sbatch").chmod(0o755)
         done = _submit(trial, {"PATH": f"{folder}:{os.environ['PATH']}"}).wait()
-        arrays = len(set(command("squeue", "-h", "-t", "all", "-o", "%F|%j").split()))
+        arrays = len(list(trial.grid.root.glob("grids/*/submissions/*/*.sh")))
         trial.note(
             f"the submitter was killed (exit code {done}) {moment} an answer; arrays with SLURM so far: {arrays}"
         )
