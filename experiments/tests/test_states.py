@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,27 @@ def test_a_job_that_waits(cell: Cell) -> None:
     assert said(cell, "PENDING", "Priority") == ("queued", "Priority")
     attempt(cell)
     assert said(cell, "PENDING", "BeginTime") == ("preempted", "BeginTime"), "it ran before"
+
+
+def test_words_on_the_way_from_one_start_to_the_next(cell: Cell) -> None:
+    attempt(cell)
+    for word in ("REQUEUED", "REQUEUE_FED", "CONFIGURING"):
+        assert said(cell, word) == ("preempted", word)
+    assert said(cell, "PREEMPTED")[0] == "preempted", "pushed out for good is no failure"
+    attempt(cell).event("stopped", cause="preempted")
+    assert said(cell, "RUNNING") == ("preempted", "its job starts again")
+    assert said(cell, "COMPLETING") == ("running", "ending")
+
+
+def test_a_running_cell_without_a_sign_of_life(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    attempt(cell)
+    with claimed(cell.folder):
+        for name in ("claim.json", "events.jsonl"):
+            os.utime(cell.folder / name, (time.time() - 400, time.time() - 400))
+        state = cell_state(cell, NOTE, Sighting("RUNNING"))
+    assert state.name == "running"
+    assert state.reason.startswith("no sign of life for 6 min")
 
 
 def test_a_job_that_runs(cell: Cell) -> None:
