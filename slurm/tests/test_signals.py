@@ -19,7 +19,9 @@ Job = Callable[..., Path]
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Job]:
     """This process is a job of SLURM of which `scontrol` says what it is told to; returns the file of its calls."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR2)}
-    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")  # of the last task of an array it is the number of the whole array
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
@@ -40,7 +42,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Job]:
 
 
 def requeues(calls: Path) -> int:
-    return calls.read_text().count("requeue 17")
+    return calls.read_text().count("requeue 17_3\n")
 
 
 @pytest.mark.parametrize(

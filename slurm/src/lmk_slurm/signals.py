@@ -61,7 +61,7 @@ def signals_of_the_scheduler() -> Generator[None]:
     wants it to end; the others wait for their end. Whoever takes these signals later and has saved its work should call
     the handler that it has found.
     """
-    identity = os.environ.get("SLURM_JOB_ID")
+    identity = _identity()
     if identity is None or os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
         yield
         return
@@ -91,6 +91,12 @@ def signals_of_the_scheduler() -> Generator[None]:
         for number, handler in before.items():
             # A second signal on the way out must not kill what is just being written.
             signal.signal(number, signal.SIG_IGN if ending else handler)
+
+
+def _identity() -> str | None:
+    """This job: of an array only its own task, whose plain number may be that of the whole array."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
 
 
 def _leave(identity: str, number: int) -> Cause | None:
