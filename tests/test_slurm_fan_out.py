@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lmk_experiments.profiles import Profile
 from lmk_experiments.records import GridRecord, RowRecord, TrainingRecord, evaluation_cell, training_cell
+from lmk_experiments.records.attempts import attempts
+from lmk_experiments.records.claim import read_claim
 from lmk_experiments.records.tickets import last_job
 from lmk_experiments.submit.grid import Submission, submissions, submit_cells
 from lmk_experiments.submit.snapshot import Snapshot
@@ -222,6 +226,44 @@ def test_what_a_killed_submitter_left_is_taken_over(
 def attempts_of(grid: TinyGrid) -> list[list[dict]]:
     cells = [*grid.trainings.values(), *grid.evaluations.values()]
     return [[event for event in cell.events() if event["event"] == "attempt"] for cell in cells]
+
+
+def test_two_submits_at_once_send_each_job_once(tmp_path: Path, polled: Callable) -> None:
+    grid = TinyGrid(tmp_path / "runs", one="ok", two="ok")
+    with ThreadPoolExecutor() as pool:
+        results = [future.result() for future in [pool.submit(grid.submit) for _ in range(3)]]
+    assert sorted(len(one.sent) for one in results) == [0, 0, 5]
+    found = sum(len(one.active) + one.done for one in results)
+    assert found >= 8, "the others have found all four with the scheduler, or done"
+    until(grid, polled, lambda states: all(state == "done" for state, _ in states.values()))
+    assert [len(events) for events in attempts_of(grid)] == [1, 1, 1, 1]
+
+
+def test_a_killed_process_and_memory_that_ran_out(tmp_path: Path, polled: Callable) -> None:
+    grid = TinyGrid(tmp_path / "runs", killed="slow", memory="memory")
+    grid.submit()
+    until(grid, polled, lambda states: states["training killed"][0] == "running")
+    claim = read_claim(grid.trainings["killed"].folder / "claim.json")
+    assert claim is not None
+    os.kill(claim.pid, signal.SIGKILL)
+
+    def both_failed(states: dict[str, tuple[str, str]]) -> bool:
+        return all(states[f"evaluation {row}"] == ("failed", "its training failed") for row in ("killed", "memory"))
+
+    states = until(grid, polled, both_failed)
+    assert states["training memory"] == ("failed", "MemoryError: 1 GB; submit again, and it asks for more")
+    assert states["training killed"][0] == "failed"
+    grid.release("killed")
+    again = grid.submit()
+    assert again.raised == {"train memory": 2.0}
+    until(grid, polled, lambda states: all(state == "done" for state, _ in states.values()))
+    ends = {row: [one.end for one in attempts(cell.events())] for row, cell in grid.trainings.items()}
+    assert ends == {"killed": ["lost", "done"], "memory": ["out_of_memory", "done"]}
+    note = last_job(grid.trainings["memory"].folder)
+    assert note is not None
+    assert (note.memory_gb, note.raised) == (2.0, True)
+    said = subprocess.run(["scontrol", "show", "job", "-o", note.id], capture_output=True, text=True, check=True)
+    assert "MinMemoryNode=2G" in said.stdout
 
 
 def test_folders_of_submissions_are_in_order(tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ def train_slowly(folder: str) -> None:
     step, pace = ContrastiveModule.training_step, float(os.environ.get("LMK_PACE", "0"))
 
     def slow(self: Any, *arguments: Any, **named: Any) -> Any:
-        _journal(Path(folder), self.trainer.global_step)
+        if self.trainer.is_global_zero:
+            _journal(Path(folder), self.trainer.global_step)
         time.sleep(pace)
         return step(self, *arguments, **named)
 

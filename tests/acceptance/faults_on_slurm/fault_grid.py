@@ -49,6 +49,8 @@ class Shape:
     real: bool = False
     real_steps: int = 30
     real_pace: float = 0.4
+    real_ranks: bool = False
+    """Two nodes with two tasks each, instead of one process."""
     do: dict[str, str] | None = None
     """Row to what goes wrong in its training."""
     bytes: int = 16
@@ -101,7 +103,10 @@ class FaultGrid:
         jobs = []
         for row, cell in self.trainings.items():
             name = "train_slowly" if row == REAL else "train"
-            one = replace(needs, memory_gb=8) if row == REAL else needs
+            one = needs
+            if row == REAL:
+                one = replace(needs, memory_gb=8)
+                one = replace(one, nodes=2, tasks=2, gpus=2) if self.shape.real_ranks else one
             jobs.append(_job(f"train {row}", name, cell, one))
         for row, cell in self.evaluations.items():
             jobs.append(_job(f"evaluate {row}", "evaluate", cell, replace(needs, gpus=0), after=(f"train {row}",)))
@@ -116,10 +121,9 @@ class FaultGrid:
         said = subprocess.run([*command, "--root", str(self.root)], capture_output=True, text=True, check=False)
         return said.stdout + said.stderr
 
-    def weights(self) -> str:
-        """SHA-256 of the real training's weights; empty without one."""
-        file = self.trainings[REAL].folder / "model" / "model.safetensors" if self.shape.real else None
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file is not None and file.exists() else ""
+    def weights(self) -> Path | None:
+        """The real training's weights; ``None`` without one."""
+        return self.trainings[REAL].folder / "model" / "model.safetensors" if self.shape.real else None
 
     def wrong(self) -> list[str]:
         """What is not as it must be in the end: every cell done exactly once, by one process at a time."""
@@ -133,13 +137,30 @@ class FaultGrid:
         return found
 
 
+def differ(one: Path | None, other: Path | None, ranks: bool) -> str:
+    """How two trainings' weights differ: in any byte, or for several ranks by more than 1e-6."""
+    if one is None or other is None:
+        return ""
+    if not one.exists():
+        return "no weights"
+    if not ranks:
+        same = hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest()
+        return "" if same else "other weights"
+    from safetensors.torch import load_file
+
+    ours, theirs = load_file(one), load_file(other)
+    most = max(float((ours[key] - theirs[key]).abs().max()) for key in theirs)
+    print(f"    weights differ from those of one undisturbed process by {most:.1e} at most", flush=True)
+    return "" if most < 1e-6 else f"weights differ by {most:.1e}"
+
+
 def real_cell(root: Path, steps: int) -> Cell:
     """The cell of a real training on the smallest built data, which is made where it is not there yet."""
     folder = root / "grid-file"
     folder.mkdir(parents=True, exist_ok=True)
     preset = {
         **_PRESET,
-        "optim": {"steps": steps, "batch_size": 8, "learning_rate": 0.001},
+        "optim": {"steps": steps, "batch_size": 8, "learning_rate": 0.001, "eps": 1e-6},
         "runtime": {"threads": 1, "log_every": 5, "checkpoint_every": 5},
     }
     tasks = [{"name": "functions", "folder": "built:quickstart-tiny/eval/short"}]
