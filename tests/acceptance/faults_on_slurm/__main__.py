@@ -18,10 +18,12 @@ import os
 import shutil
 import sys
 import time
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cluster import command
 from fault_grid import FaultGrid, Shape, differ
 from faults import FAULTS, Fault, Trial, again
 from watch import Watch
@@ -43,7 +45,12 @@ def main() -> int:
     lines = []
     for name in chosen.faults or FAULTS:
         print(f"\n== {name}", flush=True)
-        lines.append(trial(name, FAULTS[name], chosen.folder.resolve()))
+        try:
+            lines.append(trial(name, FAULTS[name], chosen.folder.resolve()))
+        except Exception as error:  # noqa: BLE001 - the others are tried all the same
+            traceback.print_exc()
+            command("scancel", "--me", check=False)
+            lines.append([name, "", "", "", "", f"the trial itself failed: {type(error).__name__}: {error}"])
     print(
         "\n| fault | what happened | starts of a cell | submits again | seconds | verdict |\n|---|---|---|---|---|---|"
     )

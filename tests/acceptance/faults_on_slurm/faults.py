@@ -150,8 +150,8 @@ def slurmdbd(trial: Trial) -> None:
 
 
 def task_kill(trial: Trial) -> None:
-    trial.until_all_run()
     for row in ("row1", REAL):
+        until(lambda row=row: trial.running(row))
         claim = read_claim(trial.cell(row).folder / "claim.json")
         assert claim is not None
         os.kill(claim.pid, signal.SIGKILL)
@@ -253,11 +253,11 @@ def again(trial: Trial) -> int:
     raise TimeoutError("SLURM took nothing")
 
 
-LONG = Shape(steps=30, real=True)
+LONG = Shape(steps=30, real=True, real_pace=0.8)
 FAULTS: dict[str, Fault] = {
     "requeue": Fault(LONG, requeue),
-    "preempted-grace": Fault(Shape(steps=30, real=True, partition="lowg"), grace),
-    "nodes-preempted": Fault(Shape(steps=30, real=True, real_ranks=True, partition="lowg"), grace),
+    "preempted-grace": Fault(Shape(steps=30, real=True, real_pace=0.8, partition="lowg"), grace),
+    "nodes-preempted": Fault(Shape(steps=30, real=True, real_pace=0.8, real_ranks=True, partition="lowg"), grace),
     "preempted-at-once": Fault(Shape(steps=30, partition="low"), no_grace),
     "preempted-cancel": Fault(Shape(steps=30, partition="lowc"), cancel_mode),
     "time-limit": Fault(Shape(steps=90, pace=1.0, hours=1 / 60, real=True, real_steps=45, real_pace=2.0), time_limit),
