@@ -69,6 +69,7 @@ def test_status_says_what_ran_out_and_what_to_do(cell: Cell) -> None:
         return cell_state(cell, before, Sighting(state, "NonZeroExitCode")).reason
 
     assert said(note(cell, log=KILLED)) == "out of memory: 16 GB; submit again, and it asks for more"
+    assert said(note(cell, log="srun: error: n3: task 0: Killed\n")) == "its process was killed"
     assert said(note(cell, log="Killed")) == "its job ended as FAILED (NonZeroExitCode)"
     CellRecorder(cell.folder).event("failed", reason="MemoryError", failure="out_of_memory")
     told = said(note(cell, 32, raised=True))

@@ -20,6 +20,7 @@ from lmk_experiments.submit.estimates import read_estimates
 from lmk_experiments.submit.memory import ran_out
 from lmk_slurm import SchedulerError, Sighting, Ticket, look
 from lmk_slurm.launcher import Phase
+from lmk_slurm.logs import was_killed
 from lmk_slurm.scheduler import GONE
 
 _ENDS = {
@@ -211,6 +212,8 @@ def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
         return own[-1] + (_more_memory(job) if _kind(cell) == OUT_OF_MEMORY else "")
     if ran_out(cell, job, sighting):
         return f"out of memory{_more_memory(job)}"
+    if not how and was_killed(Path(job.log)):
+        return "its process was killed"
     return how or f"its job ended as {sighting.state}{f' ({sighting.reason})' if sighting.reason else ''}"
 
 
