@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cluster import command
+from cluster import command, mend
 from fault_grid import FaultGrid, Shape, differ
 from faults import FAULTS, Fault, Trial, again
 from watch import Watch
@@ -50,6 +50,7 @@ def main() -> int:
         except Exception as error:  # noqa: BLE001 - the others are tried all the same
             traceback.print_exc()
             command("scancel", "--me", check=False)
+            mend()
             lines.append([name, "", "", "", "", f"the trial itself failed: {type(error).__name__}: {error}"])
     print(
         "\n| fault | what happened | starts of a cell | submits again | seconds | verdict |\n|---|---|---|---|---|---|"

@@ -39,6 +39,19 @@ def start(name: str) -> None:
         file.write(f"{process.pid} {name}\n")
 
 
+def mend() -> None:
+    """Starts every daemon that is not there, and gives every node back."""
+    names = ["slurmdbd", "slurmctld", *(f"slurmd-n{number}" for number in range(1, 5))]
+    for name in names:
+        try:
+            os.kill(_pid(name), 0)
+        except ProcessLookupError:
+            start(name)
+    until(lambda: "UP" in command("scontrol", "ping", check=False))
+    command("scontrol", "update", "nodename=n[1-4]", "state=resume", check=False)
+    idle_nodes()
+
+
 def idle_nodes() -> None:
     """Waits until every node takes jobs again."""
     until(lambda: len(command("sinfo", "-h", "-N", "-p", "main", "-t", "idle,mix,alloc", "-o", "%N").split()) == 4)

@@ -262,7 +262,7 @@ FAULTS: dict[str, Fault] = {
     "preempted-cancel": Fault(Shape(steps=30, partition="lowc"), cancel_mode),
     "time-limit": Fault(Shape(steps=90, pace=1.0, hours=1 / 60, real=True, real_steps=45, real_pace=2.0), time_limit),
     "scancel": Fault(Shape(steps=24), scancel),
-    "slurmd-killed": Fault(Shape(steps=30, real=True, real_steps=60, real_pace=1.0), slurmd),
+    "slurmd-killed": Fault(Shape(steps=30, real=True, real_steps=60, real_pace=2.5), slurmd),
     "node-down": Fault(Shape(steps=30), node_down),
     "slurmctld-killed": Fault(Shape(steps=30), slurmctld),
     "slurmdbd-down": Fault(Shape(), slurmdbd, slurmdbd_first),
