@@ -69,7 +69,7 @@ class Profile(_Section):
     max_memory_gb: float | None = Field(default=None, gt=0)
     """The most memory a node that a job may ask."""
     max_hours: float | None = Field(default=None, gt=0)
-    """The longest time that a job may ask."""
+    """The longest time that a job may ask; a cell that needs more goes on in further allocations."""
     max_array: int = Field(default=1000, ge=1)
     """The most tasks of one array: the cluster's MaxArraySize less one, or less."""
     at_once: int | None = Field(default=None, ge=1)
