@@ -123,7 +123,7 @@ def test_of_ten_trainings_one_fails_and_one_is_slow(tmp_path: Path, polled: Call
     assert states["training late"][0] == "running"
     assert states["evaluation late"] == ("queued", "Dependency")
     states = until(grid, polled, lambda states: states["evaluation bad"][0] == "failed")
-    assert states["evaluation bad"] == ("failed", "its training failed")
+    assert states["evaluation bad"] == ("failed", "its training did not finish")
     assert not grid.evaluations["bad"].events(), "it never ran"
 
     again = grid.submit()
@@ -132,7 +132,7 @@ def test_of_ten_trainings_one_fails_and_one_is_slow(tmp_path: Path, polled: Call
 
     grid.release("late")
     until(grid, polled, lambda states: states["evaluation late"][0] == "done")
-    until(grid, polled, lambda states: states["evaluation bad"] == ("failed", "its training failed"))
+    until(grid, polled, lambda states: states["evaluation bad"] == ("failed", "its training did not finish"))
     print(f"all in {time.monotonic() - started:.0f} s")
     text = lmk("status", "tiny", "--root", grid.root, cwd=tmp_path).stdout
     assert text.startswith("tiny: 18 of 20 cells done")
@@ -248,7 +248,9 @@ def test_a_killed_process_and_memory_that_ran_out(tmp_path: Path, polled: Callab
     os.kill(claim.pid, signal.SIGKILL)
 
     def both_failed(states: dict[str, tuple[str, str]]) -> bool:
-        return all(states[f"evaluation {row}"] == ("failed", "its training failed") for row in ("killed", "memory"))
+        return all(
+            states[f"evaluation {row}"] == ("failed", "its training did not finish") for row in ("killed", "memory")
+        )
 
     states = until(grid, polled, both_failed)
     assert states["training memory"] == ("failed", "MemoryError: 1 GB; submit again, and it asks for more")

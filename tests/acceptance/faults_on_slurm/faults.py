@@ -257,7 +257,9 @@ LONG = Shape(steps=30, real=True, real_pace=0.8)
 FAULTS: dict[str, Fault] = {
     "requeue": Fault(LONG, requeue),
     "preempted-grace": Fault(Shape(steps=30, real=True, real_pace=0.8, partition="lowg"), grace),
-    "nodes-preempted": Fault(Shape(steps=30, real=True, real_pace=0.8, real_ranks=True, partition="lowg"), grace),
+    "nodes-preempted": Fault(
+        Shape(steps=30, real=True, real_steps=8, real_pace=2.5, real_ranks=True, partition="lowg"), grace
+    ),
     "preempted-at-once": Fault(Shape(steps=30, partition="low"), no_grace),
     "preempted-cancel": Fault(Shape(steps=30, partition="lowc"), cancel_mode),
     "time-limit": Fault(Shape(steps=90, pace=1.0, hours=1 / 60, real=True, real_steps=45, real_pace=2.0), time_limit),

@@ -198,7 +198,7 @@ def _silent(cell: Cell, state: State) -> State:
 
 def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
     if sighting.state == "CANCELLED" and sighting.reason == "DependencyNeverSatisfied":
-        return "its training failed"
+        return "its training did not finish"
     own: list[str] = []
     for event in cell.events():
         if event["event"] == "attempt":
