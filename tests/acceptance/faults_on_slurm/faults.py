@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,10 +198,9 @@ def killed_shell_first(trial: Trial) -> None:
         (folder / "sbatch").write_text(f'#!/bin/bash\n{call}{body}exec {real} "$@"\n')
         (folder / "sbatch").chmod(0o755)
         done = _submit(trial, {"PATH": f"{folder}:{os.environ['PATH']}"}).wait()
-        arrays = len(list(trial.grid.root.glob("grids/*/submissions/*/*.sh")))
-        trial.note(
-            f"the submitter was killed (exit code {done}) {moment} an answer; arrays with SLURM so far: {arrays}"
-        )
+        notes = [json.loads(path.read_text()) for path in trial.grid.root.glob("grids/*/submissions/*/*.array.json")]
+        told = ", ".join(f"{number} {state}" for state, number in Counter(note["state"] for note in notes).items())
+        trial.note(f"the submitter was killed (exit code {done}) {moment} sbatch; its arrays: {told}")
     sent = trial.grid.submit()
     trial.note(f"submitted again: {len(sent.adopted)} arrays taken over, {len(sent.sent)} jobs submitted")
 
