@@ -64,7 +64,7 @@ def trial(name: str, fault: Fault, folder: Path) -> list[str]:
     """One fault; its line of the table."""
     reference = undisturbed(fault.shape, folder)
     root = folder / name
-    clear(root)
+    shutil.rmtree(root, ignore_errors=True)
     grid = FaultGrid(root, fault.shape)
     started, submits = time.monotonic(), 0
     with Watch(root) as watch:
@@ -95,7 +95,6 @@ def trial(name: str, fault: Fault, folder: Path) -> list[str]:
     starts = [sum(event["event"] == "attempt" for event in cell.events()) for cell in grid.cells]
     told = f"{min(starts)} to {max(starts)}" if min(starts) < max(starts) else str(starts[0])
     verdict = "; ".join(wrong) or "as undisturbed"
-    clear(root, keep=True)
     return [name, "; ".join(one.notes), told, str(submits), f"{seconds:.0f}", verdict]
 
 
@@ -124,7 +123,9 @@ def left(watch: Watch) -> list[dict[str, Any]]:
 
 def undisturbed(shape: Shape, folder: Path) -> tuple[str, Path | None]:
     """Table and weights of the same grid that nothing is done to: cells as quick as can be, and the same work."""
-    calm = replace(shape, pace=0.0, real_pace=0.0, hours=0.25, partition="main", do=None, bytes=16, real_ranks=False)
+    calm = replace(
+        shape, pace=0.0, real_pace=0.0, hours=0.25, partition="main", do=None, bytes=16, real_ranks=False, node=None
+    )
     root = folder / f"undisturbed-{shape.steps}-{shape.real_steps if shape.real else 0}"
     grid = FaultGrid(root, calm)
     if any(cell.done() is None for cell in grid.cells):
@@ -133,15 +134,6 @@ def undisturbed(shape: Shape, folder: Path) -> tuple[str, Path | None]:
             if not settled(grid, watch):
                 raise SystemExit(f"the undisturbed grid did not end: {left(watch)}")
     return grid.table(), grid.weights()
-
-
-def clear(root: Path, *, keep: bool = False) -> None:
-    """Unmount what a fault has mounted; remove what an earlier run has left."""
-    for line in Path("/proc/mounts").read_text().splitlines():
-        if line.startswith("lmk-faults ") and line.split()[1].startswith(f"{root}/"):
-            os.system(f"umount {line.split()[1]}")
-    if not keep:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 if __name__ == "__main__":

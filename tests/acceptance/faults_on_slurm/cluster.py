@@ -63,6 +63,21 @@ def push_out(nodes: int = 4, seconds: int = 6) -> list[str]:
     return [command(*words, "-w", f"n{number}", f"--wrap=sleep {seconds}").strip() for number in range(1, nodes + 1)]
 
 
+def small_disk(node: str, folder: Path, size: str) -> None:
+    """A file system of this size at ``folder``, as the jobs of one node see it; again, to change the size."""
+    inside = ["nsenter", "-m", "-t", str(_pid(f"slurmd-{node}"))]
+    if seen_by(node, folder).is_mount():
+        subprocess.run([*inside, "mount", "-o", f"remount,size={size}", str(folder)], check=True)
+    else:
+        folder.mkdir(exist_ok=True)
+        subprocess.run([*inside, "mount", "-t", "tmpfs", "-o", f"size={size}", "lmk-faults", str(folder)], check=True)
+
+
+def seen_by(node: str, path: Path) -> Path:
+    """``path`` as the jobs of one node see it."""
+    return Path(f"/proc/{_pid(f'slurmd-{node}')}/root{path}")
+
+
 def until(right, patience: float = PATIENCE_SECONDS) -> None:
     """Waits for a condition."""
     deadline = time.monotonic() + patience

@@ -55,6 +55,8 @@ class Shape:
     """Row to what goes wrong in its training."""
     bytes: int = 16
     signal_seconds: int = 30
+    node: str | None = None
+    """The only node that jobs go to."""
 
 
 class FaultGrid:
@@ -72,6 +74,7 @@ class FaultGrid:
                 "signal_seconds": shape.signal_seconds,
                 "sync": {"enabled": False},
                 "offline": True,
+                "sbatch": {} if shape.node is None else {"nodelist": shape.node},
                 "environment": {"OMP_NUM_THREADS": "1", "LMK_PACE": str(shape.real_pace)},
             }
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster import command, idle_nodes, kill, push_out, start, until
+from cluster import command, idle_nodes, kill, push_out, seen_by, small_disk, start, until
 from fault_grid import REAL, FaultGrid, Shape
 from watch import Watch
 
@@ -24,7 +24,7 @@ from lmk_experiments.records.claim import read_claim
 from lmk_experiments.records.tickets import last_job
 from lmk_slurm import SchedulerError
 
-FULL_BYTES = 64 * 1024
+FULL_BYTES = 100 * 1024
 HERE = Path(__file__).parent
 
 
@@ -165,21 +165,18 @@ def memory(trial: Trial) -> None:
 
 
 def disk_full_first(trial: Trial) -> None:
-    for folder, size in ((trial.cell("row4").folder / "saved", "256k"), (_checkpoints(trial), "256k")):
-        folder.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "lmk-faults", str(folder)], check=True)
+    for folder in (trial.cell("row4").folder / "saved", _checkpoints(trial)):
+        small_disk("n1", folder, "256k")
     trial.note(f"256 KB of room for what row4 saves and for {REAL}'s checkpoints")
     trial.grid.submit()
 
 
 def disk_full(trial: Trial) -> None:
     until(lambda: all(trial.cell(row).state().name == "failed" for row in ("row4", REAL)))
-    for row in ("row4", REAL):
-        trial.note(f"{row}: {trial.cell(row).state()}")
-    for folder in (trial.cell("row4").folder / "saved", _checkpoints(trial)):
-        left = sorted(path.name for path in folder.iterdir())
-        trial.note(f"{folder.name} holds {left}")
-        subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
+    for row, folder in (("row4", trial.cell("row4").folder / "saved"), (REAL, _checkpoints(trial))):
+        left = {path.name: path.stat().st_size for path in seen_by("n1", folder).iterdir()}
+        trial.note(f"{row}: {trial.cell(row).state()}; its folder holds {left or 'nothing'}")
+        small_disk("n1", folder, "64m")
 
 
 def _checkpoints(trial: Trial) -> Path:
@@ -271,7 +268,7 @@ FAULTS: dict[str, Fault] = {
     "slurmdbd-down": Fault(Shape(), slurmdbd, slurmdbd_first),
     "task-killed": Fault(LONG, task_kill),
     "out-of-memory": Fault(Shape(do={"row0": "memory error", "row1": "gpu memory", "row2": "eat"}), memory),
-    "disk-full": Fault(Shape(bytes=FULL_BYTES * 2, real=True), disk_full, disk_full_first),
+    "disk-full": Fault(Shape(bytes=2 * FULL_BYTES, real=True, node="n1"), disk_full, disk_full_first),
     "submitter-killed": Fault(Shape(), nothing, killed_shell_first),
     "two-submitters": Fault(Shape(), nothing, two_people_first),
 }
