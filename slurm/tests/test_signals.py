@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from lmk_slurm.signals import Interrupted, signals_of_the_scheduler
+from lmk_slurm.signals import Interrupted, blocking, signals_of_the_scheduler
 
 Job = Callable[..., Path]
 
@@ -100,6 +102,26 @@ def test_a_controller_that_restarts_is_asked_again(job: Job, tmp_path: Path, mon
     with pytest.raises(Interrupted), signals_of_the_scheduler():
         os.kill(os.getpid(), signal.SIGUSR2)
     assert requeues(calls) == 2, "refused, and then taken"
+
+
+def test_a_signal_before_there_are_handlers_waits_for_them(job: Job) -> None:
+    """As `env --block-signal` starts a job: it would have been killed while it imported."""
+    calls = job(minutes=2)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGTERM])
+    try:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert requeues(calls) == 0
+        with pytest.raises(Interrupted) as caught, signals_of_the_scheduler():
+            pytest.fail("the signal was lost")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert (caught.value.cause, requeues(calls)) == ("time", 1)
+
+
+def test_a_process_starts_with_the_signals_blocked() -> None:
+    code = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+    said = subprocess.run(f"{blocking(sys.executable)} -c '{code}'", shell=True, capture_output=True, text=True)
+    assert said.stdout.split() == ["[<Signals.SIGUSR2:", "12>,", "<Signals.SIGTERM:", "15>]"]
 
 
 def test_outside_of_a_job_signals_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

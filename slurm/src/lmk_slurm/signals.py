@@ -42,6 +42,20 @@ class Interrupted(SystemExit):
         self.cause: Cause = cause
 
 
+def blocking(python: str) -> str:
+    """The command that starts Python with these signals blocked, until there are handlers.
+
+    Python takes seconds to start, and a signal in these seconds would kill it: the job would have failed, and nobody
+    would queue it again. Where ``env`` cannot do that (coreutils before 8.32) the command stays as it is.
+    """
+    words = ["env", *(f"--block-signal={number.name.removeprefix('SIG')}" for number in _SIGNALS)]
+    try:
+        able = subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0  # noqa: S603
+    except OSError:
+        able = False
+    return " ".join([*words, python]) if able else python
+
+
 @dataclass(frozen=True)
 class _JobNow:
     """What the controller says of this job at the moment."""
@@ -63,6 +77,7 @@ def signals_of_the_scheduler() -> Generator[None]:
     """
     identity = _identity()
     if identity is None or os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         yield
         return
     ending = False
@@ -86,6 +101,7 @@ def signals_of_the_scheduler() -> Generator[None]:
 
     before = {number: signal.signal(number, end) for number in _SIGNALS}
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # see `blocking`: what came meanwhile comes now
         yield
     finally:
         for number, handler in before.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from submitit.slurm.slurm import SlurmExecutor
 from lmk_slurm.arrays import Array, arrange
 from lmk_slurm.jobs import Job
 from lmk_slurm.parcel import Parcel, Sent, clean
+from lmk_slurm.signals import blocking
 from lmk_slurm.site import Site
 
 
@@ -63,7 +66,9 @@ def submit_jobs(
 
 def script(array: Array, site: Site, folder: Path, name: str, dependency: str | None) -> str:
     """The exact text that sbatch is given for `array`."""
-    executor = _TextExecutor(folder, python=site.python)
+    # A command of the site's own may lead into a container with another `env`.
+    python = blocking(shlex.quote(sys.executable)) if site.python is None else site.python
+    executor = _TextExecutor(folder, python=python)
     parameters = site.parameters(array.resources)
     options = parameters["additional_parameters"]
     throttle = "" if site.at_once is None else f"%{site.at_once}"

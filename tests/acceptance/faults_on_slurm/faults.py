@@ -92,7 +92,7 @@ def cancel_mode(trial: Trial) -> None:
 
 
 def time_limit(trial: Trial) -> None:
-    trial.note("a limit of one minute, less than a third of what each training needs")
+    trial.note("a limit of two minutes, with a signal 30 to 90 s before; each training needs three")
 
 
 def scancel(trial: Trial) -> None:
@@ -260,7 +260,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "preempted-at-once": Fault(Shape(steps=30, partition="low"), no_grace),
     "preempted-cancel": Fault(Shape(steps=30, partition="lowc"), cancel_mode),
-    "time-limit": Fault(Shape(steps=90, pace=1.0, hours=1 / 60, real=True, real_steps=45, real_pace=2.0), time_limit),
+    "time-limit": Fault(
+        Shape(steps=90, pace=2.0, hours=2 / 60, real=True, real_steps=45, real_pace=4.0, node="n4"), time_limit
+    ),
     "scancel": Fault(Shape(steps=24), scancel),
     "slurmd-killed": Fault(Shape(steps=30, real=True, real_steps=60, real_pace=2.5), slurmd),
     "node-down": Fault(Shape(steps=30), node_down),
