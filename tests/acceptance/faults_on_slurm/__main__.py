@@ -28,7 +28,7 @@ from fault_grid import FaultGrid, Shape, differ
 from faults import FAULTS, Fault, Trial, again
 from watch import Watch
 
-PATIENCE_SECONDS = 420.0
+PATIENCE_SECONDS = 600.0
 MOST_SUBMITS = 4
 
 
