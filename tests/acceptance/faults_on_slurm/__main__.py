@@ -86,7 +86,7 @@ def trial(name: str, fault: Fault, folder: Path) -> list[str]:
     wrong = [*grid.wrong(), *dict.fromkeys(watch.lies)]
     if grid.table() != reference[0]:
         wrong.append("another table")
-    if text := differ(grid.weights(), reference[1], fault.shape.real_ranks):
+    if text := differ(grid.weights(), reference[1]):
         wrong.append(text)
     print(f"    {watch.looks} looks, {watch.commands} of them by the command; states seen:")
     for word, times in sorted(watch.words.items()):
@@ -126,7 +126,7 @@ def undisturbed(shape: Shape, folder: Path) -> tuple[str, Path | None]:
     calm = replace(
         shape, pace=0.0, real_pace=0.0, hours=0.25, partition="main", do=None, bytes=16, real_ranks=False, node=None
     )
-    root = folder / f"undisturbed-{shape.steps}-{shape.real_steps if shape.real else 0}"
+    root = folder / f"undisturbed-{shape.steps}-{shape.real_steps if shape.real else 0}{'-ranks' * shape.real_ranks}"
     grid = FaultGrid(root, calm)
     if any(cell.done() is None for cell in grid.cells):
         grid.submit()
