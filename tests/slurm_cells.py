@@ -17,13 +17,16 @@ PATIENCE_SECONDS = 120
 
 
 def train(folder: str) -> None:
-    """Does what its configuration says: `ok`, `fail`, or `slow` until the file `release` is in the cell's folder."""
+    """Does what it is told: `ok`, `fail`, `memory` (fails once), or `slow` until there is a file `release`."""
     cell = Cell(Path(folder))
 
     def work(recorder: CellRecorder) -> dict[str, str]:
         recorder.progress(1, 2)
         if cell.config["do"] == "fail":
             raise ValueError("the loss is nan")
+        if cell.config["do"] == "memory" and not (cell.folder / "failed").exists():
+            (cell.folder / "failed").touch()
+            raise MemoryError
         deadline = time.monotonic() + PATIENCE_SECONDS
         while cell.config["do"] == "slow" and not (cell.folder / "release").exists():
             if time.monotonic() > deadline:

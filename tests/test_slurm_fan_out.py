@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lmk_experiments.profiles import Profile
-from lmk_experiments.records import Cell, GridRecord, RowRecord, TrainingRecord, evaluation_cell, training_cell
+from lmk_experiments.records import GridRecord, RowRecord, TrainingRecord, evaluation_cell, training_cell
+from lmk_experiments.records.attempts import attempts
+from lmk_experiments.records.claim import read_claim
 from lmk_experiments.records.tickets import last_job
 from lmk_experiments.submit.grid import Submission, submissions, submit_cells
 from lmk_experiments.submit.snapshot import Snapshot
-from lmk_slurm import Job, Resources, Site, Ticket, abandon, look, submit_jobs
+from lmk_slurm import Job, Resources, parcel
 
 pytestmark = pytest.mark.slurm
 Lmk = Callable[..., subprocess.CompletedProcess[str]]
@@ -120,7 +123,7 @@ def test_of_ten_trainings_one_fails_and_one_is_slow(tmp_path: Path, polled: Call
     assert states["training late"][0] == "running"
     assert states["evaluation late"] == ("queued", "Dependency")
     states = until(grid, polled, lambda states: states["evaluation bad"][0] == "failed")
-    assert states["evaluation bad"] == ("failed", "its training failed")
+    assert states["evaluation bad"] == ("failed", "its training did not finish")
     assert not grid.evaluations["bad"].events(), "it never ran"
 
     again = grid.submit()
@@ -129,7 +132,7 @@ def test_of_ten_trainings_one_fails_and_one_is_slow(tmp_path: Path, polled: Call
 
     grid.release("late")
     until(grid, polled, lambda states: states["evaluation late"][0] == "done")
-    until(grid, polled, lambda states: states["evaluation bad"] == ("failed", "its training failed"))
+    until(grid, polled, lambda states: states["evaluation bad"] == ("failed", "its training did not finish"))
     print(f"all in {time.monotonic() - started:.0f} s")
     text = lmk("status", "tiny", "--root", grid.root, cwd=tmp_path).stdout
     assert text.startswith("tiny: 18 of 20 cells done")
@@ -196,33 +199,73 @@ def test_a_job_that_is_queued_again_goes_on_with_its_cell(tmp_path: Path, polled
     assert [attempt["job"] for attempt in attempts] == [sent["train one"].ticket.id] * 2
 
 
-@pytest.fixture
-def sleeper(tmp_path: Path) -> Callable[[str], Job]:
-    """A job that sleeps until it is stopped."""
+def test_what_a_killed_submitter_left_is_taken_over(
+    tmp_path: Path, polled: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between sbatch and the note: the next submit finds the array by its token, and submits only the rest."""
+    grid = TinyGrid(tmp_path / "runs", one="ok", two="ok")
 
-    def make(name: str) -> Job:
-        cell = Cell(tmp_path / "trainings" / f"{len(name):012x}").create("training", {"do": "slow"})
-        return Job(name, "slurm_cells:train", str(cell.folder), cell.folder, done=(cell.folder / "DONE.json",))
-
-    return make
-
-
-def test_what_a_killed_submitter_left_is_stopped(tmp_path: Path, sleeper: Callable[[str], Job]) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    folder = tmp_path / "submissions" / "one"
-    needs = Resources(memory_gb=1, hours=0.25)
-    with pytest.raises(KeyboardInterrupt):
-        submit_jobs([replace(sleeper("a"), resources=needs)], Site(), folder, label="orphan", on_sent=killed)
-    [note] = [json.loads(path.read_text()) for path in folder.glob("*.array.json")]
+    with monkeypatch.context() as patch:
+        patch.setattr(parcel, "_deliver", killed)
+        with pytest.raises(KeyboardInterrupt):
+            grid.submit()
+    assert last_job(grid.trainings["one"].folder) is None, "nobody has noted it"
+    [note] = [json.loads(path.read_text()) for path in tmp_path.glob("runs/grids/tiny/submissions/*/*.array.json")]
     assert note["state"] == "sending"
-    assert abandon([folder]) == [note["id"]]
-    deadline = time.monotonic() + 30
-    while look([Ticket(f"{note['id']}_0", note["name"])])[f"{note['id']}_0"].state != "CANCELLED":
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-    assert abandon([folder]) == [], "once is enough"
+    again = grid.submit()
+    assert again.adopted == [note["id"]]
+    assert set(again.sent) == {"evaluate one", "evaluate two", "sync tiny"}
+    until(grid, polled, lambda states: all(state == "done" for state, _ in states.values()))
+    assert [len(events) for events in attempts_of(grid)] == [1, 1, 1, 1]
+    assert grid.submit().adopted == [], "once is enough"
+
+
+def attempts_of(grid: TinyGrid) -> list[list[dict]]:
+    cells = [*grid.trainings.values(), *grid.evaluations.values()]
+    return [[event for event in cell.events() if event["event"] == "attempt"] for cell in cells]
+
+
+def test_two_submits_at_once_send_each_job_once(tmp_path: Path, polled: Callable) -> None:
+    grid = TinyGrid(tmp_path / "runs", one="ok", two="ok")
+    with ThreadPoolExecutor() as pool:
+        results = [future.result() for future in [pool.submit(grid.submit) for _ in range(3)]]
+    assert sorted(len(one.sent) for one in results) == [0, 0, 5]
+    found = sum(len(one.active) + one.done for one in results)
+    assert found >= 8, "the others have found all four with the scheduler, or done"
+    until(grid, polled, lambda states: all(state == "done" for state, _ in states.values()))
+    assert [len(events) for events in attempts_of(grid)] == [1, 1, 1, 1]
+
+
+def test_a_killed_process_and_memory_that_ran_out(tmp_path: Path, polled: Callable) -> None:
+    grid = TinyGrid(tmp_path / "runs", killed="slow", memory="memory")
+    grid.submit()
+    until(grid, polled, lambda states: states["training killed"][0] == "running")
+    claim = read_claim(grid.trainings["killed"].folder / "claim.json")
+    assert claim is not None
+    os.kill(claim.pid, signal.SIGKILL)
+
+    def both_failed(states: dict[str, tuple[str, str]]) -> bool:
+        return all(
+            states[f"evaluation {row}"] == ("failed", "its training did not finish") for row in ("killed", "memory")
+        )
+
+    states = until(grid, polled, both_failed)
+    assert states["training memory"] == ("failed", "MemoryError: 1 GB; submit again, and it asks for more")
+    assert states["training killed"][0] == "failed"
+    grid.release("killed")
+    again = grid.submit()
+    assert again.raised == {"train memory": 2.0}
+    until(grid, polled, lambda states: all(state == "done" for state, _ in states.values()))
+    ends = {row: [one.end for one in attempts(cell.events())] for row, cell in grid.trainings.items()}
+    assert ends == {"killed": ["lost", "done"], "memory": ["out_of_memory", "done"]}
+    note = last_job(grid.trainings["memory"].folder)
+    assert note is not None
+    assert (note.memory_gb, note.raised) == (2.0, True)
+    said = subprocess.run(["scontrol", "show", "job", "-o", note.id], capture_output=True, text=True, check=True)
+    assert "MinMemoryNode=2G" in said.stdout
 
 
 def test_folders_of_submissions_are_in_order(tmp_path: Path) -> None:

@@ -123,3 +123,11 @@ def test_a_grid_says_how_evaluations_are_split_else_the_profile() -> None:
     assert split_by(ResourcesSection(), profile) == "suite"
     grid = ResourcesSection.model_validate({"evaluate": {"split_by": "training"}})
     assert split_by(grid, profile) == "training"
+
+
+def test_what_needs_more_hours_than_a_job_may_ask_goes_on_in_further_ones() -> None:
+    profile = Profile.model_validate({"profile": "a", "max_hours": 24, "train": {"hours": 12}})
+    asked = ResourcesSection.model_validate({"train": {"hours": 100}})
+    assert resources_of(TRAINING, asked, profile).hours == 24
+    assert resources_of(TRAINING, ResourcesSection(), profile).hours == 12
+    assert resources_of(TRAINING, asked).hours == 100

@@ -183,7 +183,8 @@ def test_a_reused_process_id_is_not_the_claimant(cell: Cell) -> None:
         assert mine.token != "x"
 
 
-def test_another_hosts_claim_is_respected_while_it_lives(cell: Cell) -> None:
+def test_another_hosts_claim_is_respected_while_it_lives(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_module, "FENCE_SECONDS", 0.1)
     path = cell.folder / "claim.json"
     write_json(path, {"host": "elsewhere", "pid": 1, "started": 0.0, "token": "x"})
     with pytest.raises(ClaimedElsewhere, match="elsewhere"), claimed(cell.folder):
@@ -231,6 +232,7 @@ def test_of_many_take_overs_at_once_one_wins(cell: Cell) -> None:
 
 def test_a_silent_claimant_still_gives_signs_of_life(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_module, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(claim_module, "LOOK_SECONDS", 0.02)
     with claimed(cell.folder):
         os.utime(cell.folder / "claim.json", (1, 1))
         deadline = time.monotonic() + 10

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from lmk_experiments.records import Cell, CellRecorder, write_json
+from lmk_experiments.records import claim as claim_module
 from lmk_experiments.records.claim import ClaimedElsewhere, claimed
 from lmk_experiments.records.tickets import JobNote, last_job, note_job
 from lmk_experiments.submit.states import cell_state
@@ -45,6 +47,27 @@ def test_a_job_that_waits(cell: Cell) -> None:
     assert said(cell, "PENDING", "BeginTime") == ("preempted", "BeginTime"), "it ran before"
 
 
+def test_words_on_the_way_from_one_start_to_the_next(cell: Cell) -> None:
+    attempt(cell)
+    for word in ("REQUEUED", "REQUEUE_FED", "CONFIGURING"):
+        assert said(cell, word) == ("preempted", word)
+    assert said(cell, "PREEMPTED")[0] == "preempted", "pushed out for good is no failure"
+    attempt(cell).event("stopped", cause="preempted")
+    assert said(cell, "RUNNING") == ("preempted", "its job starts again")
+    assert said(cell, "COMPLETING") == ("running", "ending")
+
+
+def test_a_running_cell_without_a_sign_of_life(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    attempt(cell)
+    with claimed(cell.folder):
+        for name in ("claim.json", "events.jsonl"):
+            os.utime(cell.folder / name, (time.time() - 400, time.time() - 400))
+        state = cell_state(cell, NOTE, Sighting("RUNNING"))
+    assert state.name == "running"
+    assert state.reason.startswith("no sign of life for 6 min")
+
+
 def test_a_job_that_runs(cell: Cell) -> None:
     assert said(cell, "RUNNING")[0] == "queued", "it has other cells to do first"
     recorder = attempt(cell)
@@ -59,7 +82,7 @@ def test_a_job_that_runs(cell: Cell) -> None:
 @pytest.mark.parametrize(
     ("word", "reason", "why"),
     [
-        ("CANCELLED", "DependencyNeverSatisfied", "its training failed"),
+        ("CANCELLED", "DependencyNeverSatisfied", "its training did not finish"),
         ("CANCELLED", "by 1000", "cancelled"),
         ("OUT_OF_MEMORY", "", "out of memory"),
         ("TIMEOUT", "", "its time was up"),
@@ -103,6 +126,7 @@ def test_a_job_queued_again_takes_its_own_claim_over(cell: Cell, monkeypatch: py
     """A lost node leaves a claim behind, whose process nobody can ask."""
     monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    monkeypatch.setattr(claim_module, "FENCE_SECONDS", 0.1)
     lost = {"host": f"not-{socket.gethostname()}", "pid": os.getpid(), "started": 0.0, "token": "x"}
     write_json(cell.folder / "claim.json", {**lost, "job": "8_0"})
     with pytest.raises(ClaimedElsewhere), claimed(cell.folder):

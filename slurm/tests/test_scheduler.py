@@ -62,6 +62,14 @@ def test_the_accounts_are_asked_for_what_the_controller_forgot(commands) -> None
     assert len(calls.read_text().splitlines()) == 1
 
 
+@pytest.mark.parametrize("word", ["RUNNING", "PENDING", "REQUEUED"])
+def test_a_job_that_the_controller_has_lost_does_not_run(commands, word: str) -> None:
+    """A controller that was killed forgets the newest jobs, and the accounts never hear of their end."""
+    commands("squeue", "")
+    commands("sacct", f"7_0|grid-a|{word}|0:0|n1\n")
+    assert look([Ticket("7_0", "grid-a")]) == {"7_0": GONE}
+
+
 def test_a_number_that_came_again_is_another_job(commands) -> None:
     commands("squeue", "7_0|somebody-else|RUNNING|None|n1\n")
     commands("sacct", "7_0|somebody-else|RUNNING|0:0|n1\n")

@@ -17,12 +17,14 @@ from lmk_slurm.site import Site
 
 if TYPE_CHECKING:
     from lmk_slurm.local import LocalLauncher
-    from lmk_slurm.submit import Sent, abandon, scripts, submit_jobs
+    from lmk_slurm.parcel import Orphan, Sent, orphans
+    from lmk_slurm.submit import scripts, submit_jobs
 
 _NEED_SUBMITIT = {
     "LocalLauncher": "local",
-    "Sent": "submit",
-    "abandon": "submit",
+    "Orphan": "parcel",
+    "Sent": "parcel",
+    "orphans": "parcel",
     "scripts": "submit",
     "submit_jobs": "submit",
 }
@@ -35,6 +37,7 @@ __all__ = [
     "JobsInterrupted",
     "Launcher",
     "LocalLauncher",
+    "Orphan",
     "Phase",
     "Report",
     "Resources",
@@ -43,8 +46,8 @@ __all__ = [
     "Sighting",
     "Site",
     "Ticket",
-    "abandon",
     "look",
+    "orphans",
     "run_jobs",
     "scripts",
     "submit_jobs",

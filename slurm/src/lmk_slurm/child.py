@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from lmk_slurm.signals import signals_of_the_scheduler
+
 PARENT_VARIABLE = "LMK_SLURM_PARENT"
 """`<pid>:<grace seconds>`, set by the local launcher alone: a job of a scheduler outlives whoever submitted it."""
 
@@ -22,14 +24,14 @@ _LOOK_SECONDS = 0.5
 
 def call(function: str, argument: str) -> None:
     """Runs `package.module:attribute` with one string. This is all that a submitit pickle of ours refers to."""
-    with _guarded():
+    with _guarded(), signals_of_the_scheduler():
         module, _, attribute = function.partition(":")
         target: Any = functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
         target(argument)
 
 
 def _again(function: str, argument: str) -> Any:
-    """What submitit submits anew when a scheduler takes the node back or the time is up: the same call.
+    """What submitit submits anew when a signal comes before our own handler is there: the same call.
 
     The job itself finds what it has saved, as it must after a lost node, of which nobody is told.
     """

@@ -9,6 +9,9 @@ from pathlib import Path
 _READ_BYTES = 64 * 1024
 _TAIL_LINES = 20
 _LINE_CHARACTERS = 300
+_DAEMONS = re.compile(r"(slurmstepd|srun|slurmd|slurmctld)\S*: ")
+_MEMORY = re.compile(r"oom.?kill|out of memory|exceeded (job |step )?memory limit|memory limit exceeded", re.IGNORECASE)
+_KILLED = re.compile(r"srun: error: .*tasks? .*: Killed")
 _OWN_LINE = re.compile(r"submitit (DEBUG|INFO|WARNING|ERROR) \(")
 
 
@@ -39,3 +42,13 @@ def _last_lines(log: Path | None) -> list[str]:
     except OSError:
         return []
     return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def out_of_memory(log: Path | None) -> bool:
+    """Whether SLURM's own daemons say at the end of a log that they killed the job for its memory."""
+    return any(_MEMORY.search(line) for line in _last_lines(log) if _DAEMONS.match(line))
+
+
+def was_killed(log: Path | None) -> bool:
+    """Whether srun says at the end of a log that a process of the job was killed."""
+    return any(_KILLED.match(line) for line in _last_lines(log))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -100,14 +101,39 @@ def look(tickets: Iterable[Ticket]) -> dict[str, Sighting]:
     found = _matching(wanted, _squeue(_arrays(wanted)))
     rest = {identity: name for identity, name in wanted.items() if identity not in found}
     if rest:
-        found |= _matching(rest, _sacct(_arrays(rest)))
+        told = _matching(rest, _sacct(_arrays(rest)))
+        # A job that the controller does not have neither waits nor runs, whatever the accounts say: they lag, and never
+        # hear of the end of a job that a controller has lost.
+        found |= {identity: seen for identity, seen in told.items() if seen.phase not in (Phase.QUEUED, Phase.RUNNING)}
     return {identity: found.get(identity, GONE) for identity in wanted}
 
 
-def find(names: Iterable[str]) -> dict[str, str]:
-    """Job name to array id, for the jobs of these names that the controller has."""
+def find(names: Sequence[str]) -> dict[str, str]:
+    """Job name to array id, for the jobs of these names that the controller has, or had.
+
+    Raises:
+        SchedulerError: the controller cannot be asked. (Accounts that cannot be asked are done without.)
+    """
+    if not names:
+        return {}
     listed = run(["squeue", "--noheader", "--states=all", "--format=%F|%j", f"--name={','.join(names)}"])
-    return {name: identity for identity, _, name in (line.partition("|") for line in listed.splitlines())}
+    found = {name: identity for identity, _, name in (line.partition("|") for line in listed.splitlines())}
+    if missing := [name for name in names if name not in found]:
+        columns = ["--format=JobID,JobName", "--starttime=now-7days"]
+        with contextlib.suppress(SchedulerError):
+            for line in run(["sacct", "-X", "-n", "-P", *columns, f"--name={','.join(missing)}"]).splitlines():
+                identity, _, name = line.partition("|")
+                found[name] = identity.partition("_")[0]
+    return found
+
+
+def history(identity: str) -> list[str]:
+    """The accounts' word on each start of one job, oldest first; empty where they cannot be asked."""
+    try:
+        listed = run(["sacct", "-D", "-X", "-n", "-P", "--format=State", f"--jobs={identity}"])
+    except SchedulerError:
+        return []
+    return [line.partition(" ")[0] for line in listed.splitlines()]
 
 
 def cancel(ids: Sequence[str]) -> None:

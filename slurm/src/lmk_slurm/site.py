@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from lmk_slurm.checks import JobError
 from lmk_slurm.jobs import Job, Resources
+from lmk_slurm.signals import SIGNAL_VARIABLE
 
 GpuForm = Literal["gres", "gpus-per-node"]
 
@@ -49,8 +50,6 @@ class Site:
     """any further option of sbatch by its name; `True` for one without a value"""
     signal_seconds: int = 120
     """how long before its end a job is told to save its work and queue again"""
-    max_timeouts: int = 3
-    """how often a job that ran out of time queues again"""
 
     def check(self, job: Job) -> None:
         """Raises JobError when `job` asks for more than this site gives."""
@@ -89,7 +88,8 @@ class Site:
 
     def setup_lines(self, environment: Mapping[str, str]) -> list[str]:
         """The shell lines before a job, with a job's own variables last."""
-        merged = {**self.environment, **environment}
+        told = {SIGNAL_VARIABLE: str(self.signal_seconds)}
+        merged = {**told, **self.environment, **environment}
         exports = [f"export {name}={_quoted(value)}" for name, value in merged.items()]
         return [*self.setup, *exports, *self.setup_last]
 

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
-import secrets
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from submitit.core.utils import DelayedSubmission
 from submitit.slurm.slurm import SlurmExecutor
 
 from lmk_slurm.arrays import Array, arrange
-from lmk_slurm.child import call
 from lmk_slurm.jobs import Job
-from lmk_slurm.scheduler import SchedulerError, Ticket, cancel, find, run
+from lmk_slurm.parcel import Parcel, Sent, clean
+from lmk_slurm.signals import blocking
 from lmk_slurm.site import Site
-
-SENDING, SENT, ABANDONED = "sending", "sent", "abandoned"
-_NAME = re.compile(r"[^A-Za-z0-9._+-]")
-
-
-@dataclass(frozen=True)
-class Sent:
-    """One job that the scheduler has taken."""
-
-    ticket: Ticket
-    log: Path
-    """what the job prints; its file appears when the job starts"""
 
 
 def submit_jobs(
@@ -68,20 +52,23 @@ def submit_jobs(
     ids: dict[Array, str] = {}
     sent: dict[str, Sent] = {}
     for array in arrays:
-        parcel = _Parcel(array, (last_site or site) if array.after_any else site, folder, label)
-        ids[array] = parcel.send(array.dependency(ids))
+        chosen = (last_site or site) if array.after_any else site
+        parcel = Parcel(array, folder, label)
+        ids[array] = parcel.send(script(array, chosen, folder, parcel.name, array.dependency(ids)))
         for index, job in array.tasks.items():
-            one = Sent(Ticket(f"{ids[array]}_{index}", parcel.name), folder / f"{ids[array]}_{index}_0_log.out")
+            one = parcel.sent(index, ids[array])
             sent[job.name] = one
             if on_sent is not None:
                 on_sent(job, one)
-        parcel.note(SENT, ids[array])
+        parcel.close(ids[array])
     return sent
 
 
 def script(array: Array, site: Site, folder: Path, name: str, dependency: str | None) -> str:
     """The exact text that sbatch is given for `array`."""
-    executor = _TextExecutor(folder, max_num_timeout=site.max_timeouts, python=site.python)
+    # A command of the site's own may lead into a container with another `env`.
+    python = blocking(shlex.quote(sys.executable)) if site.python is None else site.python
+    executor = _TextExecutor(folder, python=python)
     parameters = site.parameters(array.resources)
     options = parameters["additional_parameters"]
     throttle = "" if site.at_once is None else f"%{site.at_once}"
@@ -112,69 +99,9 @@ def scripts(
     ids = {array: f"<array {position}>" for position, array in enumerate(arrays, 1)}
     sites = [(last_site or site) if array.after_any else site for array in arrays]
     return [
-        script(array, chosen, folder, _clean(label), array.dependency(ids))
+        script(array, chosen, folder, clean(label), array.dependency(ids))
         for array, chosen in zip(arrays, sites, strict=True)
     ]
-
-
-def abandon(folders: Sequence[Path]) -> list[str]:
-    """Stops what a submitter that was killed between asking and noting has left in the queue.
-
-    Args:
-        folders: folders of earlier submissions.
-
-    Returns:
-        The ids of the arrays that were stopped.
-    """
-    notes = [path for folder in folders for path in sorted(folder.glob("*.array.json"))]
-    open_notes = [(path, note) for path in notes if (note := _read(path)).get("state") == SENDING]
-    if not open_notes:
-        return []
-    found = find([note["name"] for _, note in open_notes])
-    ids = [found[note["name"]] for _, note in open_notes if note["name"] in found]
-    cancel(ids)
-    for path, note in open_notes:
-        path.write_text(json.dumps({**note, "state": ABANDONED}))
-    return ids
-
-
-class _Parcel:
-    """One array on its way. A note that stays at `sending` tells a later submitter what was interrupted."""
-
-    def __init__(self, array: Array, site: Site, folder: Path, label: str) -> None:
-        self.token = secrets.token_hex(4)
-        self.array, self.site, self.folder = array, site, folder
-        self.name = f"{_clean(label)}-{self.token}"
-
-    def send(self, dependency: str | None) -> str:
-        """Sends it; the id of the array."""
-        minutes = self.site.parameters(self.array.resources)["time"] or 0
-        pickles = {index: self.folder / f"{self.token}_{index}.pkl" for index in self.array.tasks}
-        for index, path in pickles.items():
-            job = self.array.tasks[index]
-            delayed = DelayedSubmission(call, job.function, job.argument)
-            delayed.set_timeout(minutes, self.site.max_timeouts)
-            delayed.dump(path)
-        text = self.folder / f"{self.token}.sh"
-        text.write_text(script(self.array, self.site, self.folder, self.name, dependency))
-        self.note(SENDING, None)
-        answer = run(["sbatch", "--parsable", str(text)]).strip()
-        identity = answer.splitlines()[-1].partition(";")[0]
-        if not identity.isdigit():
-            raise SchedulerError(f"sbatch answered {answer!r}, where the number of a job was expected")
-        self.note(SENDING, identity)
-        # A job that has started already waits for its file.
-        for index, path in pickles.items():
-            path.rename(self.folder / f"{identity}_{index}_submitted.pkl")
-        return identity
-
-    def note(self, state: str, identity: str | None) -> None:
-        names = {index: job.name for index, job in self.array.tasks.items()}
-        value = {"name": self.name, "state": state, "id": identity, "jobs": names}
-        path = self.folder / f"{self.token}.array.json"
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(value, indent=1))
-        draft.replace(path)
 
 
 class _TextExecutor(SlurmExecutor):
@@ -183,14 +110,3 @@ class _TextExecutor(SlurmExecutor):
     @classmethod
     def affinity(cls) -> int:
         return 1
-
-
-def _clean(label: str) -> str:
-    return _NAME.sub("-", label)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text())
-    except ValueError:
-        return {}

@@ -13,7 +13,6 @@ from lmk_experiments.grids.names import grid_name
 from lmk_experiments.records import GridRecord, load_grid, load_grids
 from lmk_experiments.submit.states import CellState, grid_states, share_jobs
 
-_ACTIVE = ("queued", "running", "preempted", "unknown")
 _SECONDS = 1.0
 
 
@@ -45,7 +44,7 @@ def show_tail(
                 new = file.read()
             position += len(new)
             typer.echo(new.decode(errors="replace"), nl=False)
-        if one.state.name not in _ACTIVE:
+        if not one.active:
             typer.echo(f"{one.state}", err=True)
             return
         time.sleep(_SECONDS)
@@ -62,7 +61,7 @@ def cancel_jobs(grid: str, row: str | None, root: Path, *, yes: bool) -> None:
     cells = states.cells if row is None else _of_row(record, states.cells, row)
     jobs: dict[str, str] = {}
     for one in cells:
-        if one.job is not None and one.state.name in _ACTIVE:
+        if one.job is not None and one.active:
             jobs[one.job.id] = one.job.job
     jobs |= share_jobs(cells)
     if not jobs:

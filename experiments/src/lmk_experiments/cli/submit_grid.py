@@ -17,10 +17,10 @@ from lmk_slurm import Site
 def submit_grid_file(grid: str, root: Path, assignments: tuple[str, ...], profile_name: str, dirty: bool) -> int:
     """Submit a grid. Returns the exit code."""
     from lmk_experiments.cli.run_grid import prepare, run_grid, sync_records
-    from lmk_experiments.mirror.lock import LockedError, locked
-    from lmk_experiments.submit.grid import grid_folder, submissions, submit_grid
+    from lmk_experiments.mirror.lock import LockedError
+    from lmk_experiments.submit.estimates import note_estimates
+    from lmk_experiments.submit.grid import grid_folder, submit_grid
     from lmk_experiments.submit.snapshot import take_snapshot
-    from lmk_slurm import abandon
 
     profile = load_profile(profile_name)
     if profile.scheduler == "local":
@@ -30,14 +30,15 @@ def submit_grid_file(grid: str, root: Path, assignments: tuple[str, ...], profil
     code = take_snapshot(grid_folder(record, root) / "code", dirty=dirty)
     # The store is made here, once: a database that many jobs find missing breaks when all of them make it.
     sync_records(root, record)
-    # One submit of a grid at a time: two at once would each find the same jobs missing.
+    note_estimates(plan, root, profile_name)
     try:
-        with locked(grid_folder(record, root) / "submit.lock"):
-            for array in abandon(submissions(record, root)):
-                typer.echo(f"cancelled array {array}: an earlier submit was stopped before it had noted it")
-            result = submit_grid(record, root, plan, profile, code)
+        result = submit_grid(record, root, plan, profile, code)
     except LockedError as error:
-        raise ValueError(f"somebody submits this grid right now: {error}") from None
+        raise ValueError(f"somebody submits under this root right now: {error}") from None
+    for array in result.adopted:
+        typer.echo(f"took over array {array}: an earlier submit was stopped before it had noted it")
+    for name, memory in result.raised.items():
+        typer.echo(f"{name}: memory ran out, so it asks for {memory:g} GB now")
     typer.echo(f"code: {code.describe()}")
     for name in result.elsewhere:
         typer.echo(f"left out: {name} (a process outside the scheduler works on its cells, or on what it waits for)")

@@ -13,7 +13,7 @@ _FIELDS = ("nodes", "tasks", "gpus", "cpus", "memory_gb", "hours")
 
 
 def resources_of(facts: Facts, grid: ResourcesSection, profile: Profile | None = None) -> Resources:
-    """What the cell with these facts asks.
+    """What the cell with these facts asks of one allocation.
 
     Later ones win, key by key: the defaults, the profile's ``train`` or ``evaluate``, the profile's rules, the grid's
     ``train`` or ``evaluate``, the grid's rules.
@@ -28,6 +28,9 @@ def resources_of(facts: Facts, grid: ResourcesSection, profile: Profile | None =
     if facts.kind == "training":
         defaults |= {"nodes": facts.nodes, "tasks": said.get("gpus") or facts.devices}
     chosen = {name: said.get(name, defaults[name]) for name in _FIELDS}
+    if profile is not None and profile.max_hours is not None and chosen["hours"] is not None:
+        # What takes longer goes on in further allocations, as what runs out of time does anyway.
+        chosen["hours"] = min(chosen["hours"], profile.max_hours)
     _check(facts, chosen)
     return Resources(**chosen)
 

@@ -70,7 +70,7 @@ class Profile(_Section):
     max_memory_gb: float | None = Field(default=None, gt=0)
     """The most memory a node that a job may ask."""
     max_hours: float | None = Field(default=None, gt=0)
-    """The longest time that a job may ask."""
+    """The longest time that a job may ask; a cell that needs more goes on in further allocations."""
     max_array: int = Field(default=1000, ge=1)
     """The most tasks of one array: the cluster's MaxArraySize less one, or less."""
     at_once: int | None = Field(default=None, ge=1)
@@ -87,8 +87,8 @@ class Profile(_Section):
     """Any further option of sbatch by its name, such as `reservation`; `true` for one without a value."""
     signal_seconds: int = Field(default=120, ge=30)
     """How long before its time is up a job is told to save its work and queue again."""
-    max_timeouts: int = Field(default=3, ge=0)
-    """How often a job whose time was up queues again."""
+    max_timeouts: int = Field(default=20, ge=0)
+    """How often a job whose time was up queues again; one that gains no step between two of them stops before."""
     offline: bool = False
     """Whether nodes have no internet: libraries are told not to try."""
     train: Need = Need()
@@ -139,10 +139,13 @@ class Profile(_Section):
             max_array=self.max_array,
             at_once=self.at_once,
             setup=self.setup,
-            environment={**(quiet if self.offline else {}), **self.environment},
+            environment={
+                "LMK_MAX_TIMEOUTS": str(self.max_timeouts),
+                **(quiet if self.offline else {}),
+                **self.environment,
+            },
             python=self.python,
             srun=self.srun,
             options=self.sbatch,
             signal_seconds=self.signal_seconds,
-            max_timeouts=self.max_timeouts,
         )

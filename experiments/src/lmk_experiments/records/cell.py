@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -23,7 +23,7 @@ _ID = re.compile(r"[0-9a-f]{12}")
 FAILURES = ("failed", "rank_failed")
 """Events that say why an attempt failed; a rank of a training can do so when the process that records cannot."""
 STOPPED = "stopped"
-"""The reason of an attempt that a person or a signal has ended."""
+"""The event of an attempt that a person or a signal has ended; in older records the reason of a failure."""
 _NO_WORD = "stopped without a word: run it again to go on"
 _Read = TypeVar("_Read")
 
@@ -158,12 +158,7 @@ class Cell:
             return State("failed", unreadable, attempts=attempts)
         if not events and not wrong:
             return State("planned", no_claim)
-        if (
-            events
-            and events[-1]["event"] == "failed"
-            and events[-1].get("reason") == STOPPED
-            and not (said or no_claim)
-        ):
+        if events and is_stop(events[-1]) and not (said or no_claim):
             return State("stopped", "run it again to go on", attempts=attempts)
         own = str(events[-1].get("reason", "error")) if events and events[-1]["event"] in FAILURES else ""
         reasons = [reason for reason in (own, said, no_claim) if reason]
@@ -229,6 +224,11 @@ def training_cell(root: Path, identity: str) -> Cell:
 def evaluation_cell(root: Path, identity: str) -> Cell:
     """The cell of an evaluation under ``root``."""
     return Cell(root / "evaluations" / _checked(identity))
+
+
+def is_stop(event: Mapping[str, Any]) -> bool:
+    """Whether ``event`` says that a person or a signal has ended an attempt."""
+    return event["event"] == "stopped" or (event["event"] == "failed" and event.get("reason") == STOPPED)
 
 
 def is_identity(text: str) -> bool:

@@ -4,6 +4,10 @@ A claim keeps two people (or a restarted ``lmk run`` and the job it left behind)
 It is advisory: ``DONE.json`` alone says that a cell is finished. On one host a claim of a process that is gone is taken
 over at once; a claim of another host is respected while its heartbeat is younger than ``STALE_SECONDS``. A claimant
 touches its claim every ``BEAT_SECONDS``, however long its work says nothing.
+
+A scheduler queues a job again when its node is lost, although its process may live on there. So a claimant looks every
+``LOOK_SECONDS`` whether the claim is still its own, and who takes one over waits ``FENCE_SECONDS`` before it works,
+unless the one before is known to be gone: by then the other has stopped, and the two never write together.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +37,10 @@ STALE_SECONDS = 600.0
 """A claim of another host without a sign of life for this long (seconds) is taken over."""
 BEAT_SECONDS = 60.0
 """Between two signs of life of a claimant, in seconds."""
+LOOK_SECONDS = 2.0
+"""Between two looks of a claimant at its own claim, in seconds."""
+FENCE_SECONDS = 10.0
+"""From taking over a claim to the first work, in seconds: several times what the other needs to notice."""
 FILE = "claim.json"
 
 
@@ -55,11 +63,19 @@ class Claim:
     token: str
     job: str | None = None
     """The scheduler's job that the process belongs to, such as ``17_3``."""
+    revoked: float | None = None
+    """When somebody who knows that its job has ended took it away (Unix seconds)."""
 
     def alive(self, heartbeat: float) -> bool:
         """Whether the claimant still works; ``heartbeat`` is the cell's newest sign of life in Unix seconds."""
+        if self.revoked is not None:
+            return False
         if self.host != socket.gethostname():
             return time.time() - heartbeat < STALE_SECONDS
+        return self.running()
+
+    def running(self) -> bool:
+        """Whether its process runs on this host."""
         try:
             return abs(psutil.Process(self.pid).create_time() - self.started) < 2.0
         except psutil.NoSuchProcess:
@@ -85,18 +101,23 @@ def checked_claim(path: Path) -> Claim | None:
         return None
     if not 0 < value["pid"] < 2**31:
         raise RecordError(f"{path}: key 'pid' is {value['pid']}; expected the number of a process")
-    return Claim(value["host"], value["pid"], value["started"], value["token"], value.get("job"))
+    return Claim(value["host"], value["pid"], value["started"], value["token"], value.get("job"), value.get("revoked"))
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Generator[Claim]:
+def claimed(folder: Path, on_loss: Callable[[], None] | None = None) -> Generator[Claim]:
     """Hold the claim of the cell in ``folder``.
+
+    Args:
+        on_loss: called from another thread, once, when the claim has become somebody else's while this lasts. What
+            works on the cell must stop there and then.
 
     Raises:
         ClaimedElsewhere: a living process holds it; the message names host and process.
     """
     path = folder / FILE
     mine = Claim(socket.gethostname(), os.getpid(), psutil.Process().create_time(), uuid.uuid4().hex, scheduler_job())
+    wait = 0.0
     with _one_at_a_time(folder):
         if not _create(path, mine):
             other = read_claim(path)
@@ -104,10 +125,14 @@ def claimed(folder: Path) -> Generator[Claim]:
             again = other is not None and other.job is not None and other.job == mine.job
             if other is not None and not again and other.alive(heartbeat(folder)):
                 raise ClaimedElsewhere(f"{folder.name} is being worked on by process {other.pid} on {other.host}")
+            wait = 0.0 if other is None else _fence(other)
             write_json(path, vars(mine))
     stop = threading.Event()
-    threading.Thread(target=_beat, args=(path, mine, stop), name="claim", daemon=True).start()
+    threading.Thread(target=_watch, args=(path, mine, stop, on_loss), name="claim", daemon=True).start()
     try:
+        if wait:
+            print(f"{folder.name}: another start of this cell may still run; waiting {wait:.0f} s", flush=True)
+            time.sleep(wait)
         yield mine
     finally:
         stop.set()
@@ -115,10 +140,30 @@ def claimed(folder: Path) -> Generator[Claim]:
             path.unlink(missing_ok=True)
 
 
+def revoke(folder: Path, job: str) -> None:
+    """Take the claim of a scheduler's job that has ended away from it.
+
+    Its process is most likely gone. If it lives on, on a node that the scheduler has lost, it stops when it sees this.
+    """
+    path = folder / FILE
+    if (claim := read_claim(path)) is None or claim.job != job or claim.revoked is not None:
+        return
+    with _one_at_a_time(folder):
+        if holds(folder, claim):
+            write_json(path, {**vars(claim), "revoked": time.time()})
+
+
+def _fence(other: Claim) -> float:
+    """How long to wait after taking over from ``other``, in seconds."""
+    if other.host == socket.gethostname() and not other.running():
+        return 0.0
+    return FENCE_SECONDS if other.revoked is None else max(0.0, other.revoked + FENCE_SECONDS - time.time())
+
+
 def holds(folder: Path, claim: Claim) -> bool:
     """Whether ``claim`` is still the one of the cell in ``folder``."""
     found = read_claim(folder / FILE)
-    return found is not None and found.token == claim.token
+    return found is not None and found.token == claim.token and found.revoked is None
 
 
 def scheduler_job() -> str | None:
@@ -136,11 +181,23 @@ def heartbeat(folder: Path) -> float:
     return newest
 
 
-def _beat(path: Path, claim: Claim, stop: threading.Event) -> None:
+def _watch(path: Path, claim: Claim, stop: threading.Event, on_loss: Callable[[], None] | None) -> None:
     """Touch the claim until told to stop, or until it is somebody else's."""
-    while not stop.wait(BEAT_SECONDS) and holds(path.parent, claim):
-        with contextlib.suppress(OSError):
-            os.utime(path)
+    touched, gone = time.monotonic(), 0
+    while not stop.wait(LOOK_SECONDS):
+        try:
+            found = checked_claim(path)
+        except (ValueError, OSError):  # a disk that does not answer takes nothing away
+            continue
+        gone = gone + 1 if found is None else 0
+        if gone > 1 or (found is not None and (found.token != claim.token or found.revoked is not None)):
+            if on_loss is not None and not stop.is_set():
+                on_loss()
+            return
+        if found is not None and time.monotonic() - touched >= BEAT_SECONDS:
+            touched = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(path)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,8 @@ class State:
     def __str__(self) -> str:
         if self.name == "running" and self.total:
             left = "" if self.seconds_left is None else f", {format_seconds(self.seconds_left)} left"
-            return f"running ({self.done}/{self.total} {self.unit}s{left})"
+            said = f"; {self.reason}" if self.reason else ""
+            return f"running ({self.done}/{self.total} {self.unit}s{left}{said})"
         return f"{self.name} ({self.reason})" if self.reason else self.name
 
 

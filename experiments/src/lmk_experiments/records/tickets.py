@@ -35,6 +35,10 @@ class JobNote:
     commit: str | None = None
     code: str | None = None
     """The copy of the code that it runs with."""
+    memory_gb: float | None = None
+    """Host memory a node that it asked for."""
+    raised: bool = False
+    """Whether that is more than the grid and the profile say, because a job before ran out of it."""
 
 
 def note_job(folder: Path, note: JobNote) -> None:

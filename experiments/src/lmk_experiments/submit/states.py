@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from lmk_experiments.jobs.shares import share_failed, shares_of, shares_said
 from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
-from lmk_experiments.records.cell import FAILURES, STOPPED
-from lmk_experiments.records.claim import read_claim
+from lmk_experiments.records.attempts import OUT_OF_MEMORY, Attempt, attempts, gpu_hours
+from lmk_experiments.records.cell import FAILURES, is_stop
+from lmk_experiments.records.claim import heartbeat, read_claim
+from lmk_experiments.records.state import format_seconds
 from lmk_experiments.records.tickets import JobNote, last_job
+from lmk_experiments.submit.estimates import read_estimates
+from lmk_experiments.submit.memory import ran_out
 from lmk_slurm import SchedulerError, Sighting, Ticket, look
 from lmk_slurm.launcher import Phase
+from lmk_slurm.logs import was_killed
+from lmk_slurm.scheduler import GONE
 
 _ENDS = {
     "OUT_OF_MEMORY": "out of memory",
@@ -22,12 +30,16 @@ _ENDS = {
     "DEADLINE": "its deadline passed",
     "NODE_FAIL": "its node was lost",
     "BOOT_FAIL": "its node did not start",
-    "PREEMPTED": "pushed out by another job",
+    "PREEMPTED": "pushed out for good: submit again, and it goes on",
     "CANCELLED": "cancelled",
     "COMPLETED": "its job ended without finishing it",
     "GONE": "its job is gone, and the scheduler no longer says how it ended",
 }
 _TAIL_BYTES = 16 * 1024
+_ANOTHER = "another job's"
+_ACTIVE = ("queued", "running", "preempted", "unknown")
+SILENT_SECONDS = 300.0
+"""A running cell that gave no sign of life for this long is shown so, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,25 @@ class CellState:
     suite: str
     state: State
     job: JobNote | None
+    active: bool = False
+    """Whether the scheduler has its job, or a process works on it."""
+    estimate: float | None = None
+    """Hours of one GPU, as estimated when it was submitted."""
+
+    @cached_property
+    def starts(self) -> list[Attempt]:
+        """Every start of it, oldest first."""
+        return attempts(self.cell.events())
+
+    @property
+    def alive(self) -> float:
+        """When it was last known to work, in Unix seconds."""
+        return time.time() if self.state.name == "running" else heartbeat(self.cell.folder)
+
+    @property
+    def gpu_hours(self) -> float:
+        """Hours of one GPU that its starts have used so far."""
+        return gpu_hours(self.starts, self.alive)
 
     @property
     def log(self) -> Path | None:
@@ -69,12 +100,22 @@ class GridStates:
         return sum(one.state.name == "done" for one in self.cells)
 
     @property
+    def gpu_hours(self) -> float:
+        """Hours of one GPU that all cells have used so far."""
+        return sum(one.gpu_hours for one in self.cells)
+
+    @property
+    def estimate(self) -> float | None:
+        """Hours of one GPU that all cells were estimated to take; ``None`` where nothing is known of any."""
+        known = [one.estimate for one in self.cells if one.estimate is not None]
+        return sum(known) if known else None
+
+    @property
     def settled(self) -> bool:
         """Whether nothing more will happen by itself: all are done, or what is left was submitted and has failed."""
-        names = {one.state.name for one in self.cells}
-        return names == {"done"} or (
-            any(one.job for one in self.cells) and not names & {"queued", "running", "preempted", "unknown"}
-        )
+        if all(one.state.name == "done" for one in self.cells):
+            return True
+        return any(one.job for one in self.cells) and not any(one.active for one in self.cells)
 
 
 def grid_states(record: GridRecord, root: Path) -> GridStates:
@@ -91,11 +132,16 @@ def grid_states(record: GridRecord, root: Path) -> GridStates:
         seen = look([Ticket(job.id, job.name) for job in jobs.values()])
     except SchedulerError as error:
         warning = f"the scheduler cannot be asked ({error}); what it has is not known"
+    estimates = read_estimates(root, record.name)
     cells = []
     for cell, kind, row, seed, suite in listed:
         job = jobs.get(cell.folder)
-        state = cell.state() if job is None else cell_state(cell, job, seen.get(job.id))
-        cells.append(CellState(cell, kind, row, seed, suite, state, job or last_job(cell.folder)))
+        sighting = None if job is None else seen.get(job.id)
+        state = cell.state() if job is None else cell_state(cell, job, sighting)
+        ended = sighting is not None and (sighting.phase is Phase.ENDED or sighting.state == GONE.state)
+        active = state.name in _ACTIVE and not (ended and state.name != "running")
+        job = job or last_job(cell.folder)
+        cells.append(CellState(cell, kind, row, seed, suite, state, job, active, estimates.get(cell.id)))
     return GridStates(cells, warning)
 
 
@@ -108,26 +154,33 @@ def cell_state(cell: Cell, job: JobNote, sighting: Sighting | None) -> State:
     if known.name == "running" and claim is not None and claim.job is None:  # a process outside the scheduler
         return known
     mine = [event for event in cell.events() if event["event"] == "attempt" and event.get("job") == job.id]
-    attempts = known.attempts
+    count = known.attempts
     if sighting is None:
-        return State("unknown", f"submitted as {job.id}", attempts=attempts)
+        return State("unknown", f"submitted as {job.id}", attempts=count)
     match sighting.phase:
         case Phase.QUEUED:
-            reason = shares_said(cell) or sighting.reason
-            return State("preempted" if mine else "queued", reason, attempts=attempts)
+            # Of a word that is about to become another (NODE_FAIL while it is queued again) only the queue is sure.
+            word = sighting.reason if sighting.state == "PENDING" else sighting.state
+            return State("preempted" if mine else "queued", shares_said(cell) or word, attempts=count)
         case Phase.RUNNING if known.name == "running":
-            return known
+            return _silent(cell, known)
         case Phase.RUNNING if not mine:
-            return State("queued", "its job runs, and has not come to it yet", attempts=attempts)
+            return State("queued", "its job runs, and has not come to it yet", attempts=count)
         case Phase.RUNNING:
-            return replace(known, name="running", reason="ending") if known.name in ("failed", "stopped") else known
+            if known.name not in ("failed", "stopped"):
+                return known
+            # Its last start has ended, and SLURM says that its job runs: it ends in a moment, or it runs once more.
+            again = sighting.state == "RUNNING" and known.name == "stopped"
+            said = "its job starts again" if again else "ending"
+            return State("preempted" if again else "running", said, attempts=count)
         case Phase.ENDED if (cell.folder / "DONE.json").exists():  # and still not done: it cannot be read
             return known
         case Phase.ENDED:
-            return State("failed", _why(cell, job, sighting), attempts=attempts)
+            name = "preempted" if sighting.state == "PREEMPTED" else "failed"
+            return State(name, _why(cell, job, sighting), attempts=count)
     if sighting.state == "GONE":
-        return State("failed", _ENDS["GONE"], attempts=attempts)
-    return State("unknown", sighting.state, attempts=attempts)
+        return State("failed", _ENDS["GONE"], attempts=count)
+    return State("unknown", sighting.state, attempts=count)
 
 
 def share_jobs(cells: Sequence[CellState]) -> dict[str, str]:
@@ -150,19 +203,46 @@ def newest_log(folder: Path) -> Path | None:
     return max(logs, key=lambda path: int(path.name.split("_")[0]), default=None)
 
 
+def _silent(cell: Cell, state: State) -> State:
+    """``state``, with a word where a running cell has given no sign of life for long: its node may be in trouble."""
+    silent = time.time() - heartbeat(cell.folder)
+    if silent < SILENT_SECONDS or state.reason:
+        return state
+    return replace(state, reason=f"no sign of life for {format_seconds(silent)}")
+
+
 def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
     if sighting.state == "CANCELLED" and sighting.reason == "DependencyNeverSatisfied":
-        return share_failed(cell) or "its training failed"
+        return share_failed(cell) or "its training did not finish"
     own: list[str] = []
     for event in cell.events():
         if event["event"] == "attempt":
-            own = [] if event.get("job") == job.id else ["another job's"]
+            own = [] if event.get("job") == job.id else [_ANOTHER]
+        elif is_stop(event):
+            own.append("")
         elif event["event"] in FAILURES and not own:
             own.append(event.get("reason", ""))
     how = _ENDS.get(sighting.state, "")
-    if own and own[-1] not in ("", STOPPED, "another job's"):
-        return own[-1]
+    if own and own[-1] not in ("", _ANOTHER):
+        return own[-1] + (_more_memory(job) if _kind(cell) == OUT_OF_MEMORY else "")
+    if ran_out(cell, job, sighting):
+        return f"out of memory{_more_memory(job)}"
+    if not how and was_killed(Path(job.log)):
+        return "its process was killed"
     return how or f"its job ended as {sighting.state}{f' ({sighting.reason})' if sighting.reason else ''}"
+
+
+def _kind(cell: Cell) -> str:
+    starts = attempts(cell.events())
+    return starts[-1].end if starts else ""
+
+
+def _more_memory(job: JobNote) -> str:
+    if job.memory_gb is None:
+        return ""
+    if job.raised:
+        return f": {job.memory_gb:g} GB, raised once already; give it more (memory_gb)"
+    return f": {job.memory_gb:g} GB; submit again, and it asks for more"
 
 
 def _cells(record: GridRecord, root: Path) -> list[tuple[Cell, str, str, int, str]]:
