@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ def make_sight(lengths=LENGTHS, seed=0):
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     hidden = np.zeros((128, bounds[-1]), dtype=bool)
     patterns = np.zeros(bounds[-1], dtype=np.int64)
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in itertools.pairwise(bounds):
         own, of_tokens = hide_patterns(draw.random_sample(stop - start) < 0.6, 0.5, draw)
         hidden[: len(own), start:stop], patterns[start:stop] = own, of_tokens
     return Sight(tuple(bounds.tolist()), torch.from_numpy(hidden), torch.from_numpy(patterns))

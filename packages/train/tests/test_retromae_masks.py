@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import shutil
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_special_tokens_stand_once_and_are_never_masked_or_guessed(pooling, max_
     special = {hf.cls_token_id, hf.sep_token_id}
     is_special = [token in special for token in layout.input_ids]
     assert is_special[0]
-    assert not any(one and other for one, other in zip(is_special, is_special[1:], strict=False))
+    assert not any(one and other for one, other in itertools.pairwise(is_special))
     assert (~made.is_text == np.array(is_special)).all()
     assert np.array(layout.input_ids)[made.is_text].tolist() == ids[: made.is_text.sum()].tolist()
     for array in (made.masked, *made.hidden):

@@ -98,9 +98,7 @@ class _Blocked(torch.autograd.Function):
         sums = tuple(torch.zeros_like(tensor) for tensor in whole)
         for queries, keys in ctx.sight.blocks(ctx.block):
             places = (queries, keys, keys)
-            parts = [
-                tensor[place].detach().requires_grad_() for tensor, place in zip(whole, places, strict=True)
-            ]
+            parts = [tensor[place].detach().requires_grad_() for tensor, place in zip(whole, places, strict=True)]
             with torch.enable_grad():
                 out = _attend(*parts, ctx.sight, queries, keys)
             for total, place, part in zip(

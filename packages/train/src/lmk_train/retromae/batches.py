@@ -65,7 +65,13 @@ class MaskedText:
 
     @classmethod
     def make(
-        cls, layout: Layout, begins: NDArray[np.bool_], masking: Masking, *, landmarks: bool, draw: np.random.RandomState
+        cls,
+        layout: Layout,
+        begins: NDArray[np.bool_],
+        masking: Masking,
+        *,
+        landmarks: bool,
+        draw: np.random.RandomState,
     ) -> MaskedText:
         """Masks a text that was laid out.
 
