@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
-import sys
+import signal
 import time
 import warnings
 from collections.abc import Generator
@@ -17,13 +17,13 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.environments import LightningEnvironment
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from lmk_core import Embedder
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint, remove_drafts
+from lmk_train.callbacks.preemption import Preemption
 from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
-from lmk_train.callbacks.several import KeepSignals, MeetAfterValidation
+from lmk_train.callbacks.several import MeetAfterValidation
 from lmk_train.callbacks.validation import RetrievalValidation
 from lmk_train.config import TrainConfig
 from lmk_train.config.card import for_card
@@ -58,6 +58,11 @@ def fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> 
         return
     if config.runtime.threads is not None:
         torch.set_num_threads(config.runtime.threads)
+    with Preemption(recorder, ranks) as preemption:
+        _fit(config, folder, recorder, ranks, preemption)
+
+
+def _fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks, preemption: Preemption) -> None:
     began = time.monotonic()
     seed_everything(config.seed)
     embedder = Embedder.from_pretrained(
@@ -78,7 +83,8 @@ def fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> 
     validation = _validation(config, embedder, recorder) if ranks.first else None
     _record_start(config, embedder, data, recorder, ranks)
     _seed_dropout(config.seed, ranks)
-    _run(config, folder, recorder, ranks, embedder, data, validation)
+    _run(config, folder, recorder, ranks, embedder, data, validation, preemption)
+    preemption.finish()
     if ranks.first:
         _save(config, folder, embedder)
         recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))
@@ -102,17 +108,19 @@ def _run(
     embedder: Embedder,
     data: ContrastiveData,
     validation: RetrievalValidation | None,
+    preemption: Preemption,
 ) -> None:
     path = folder / "checkpoints" / "last.ckpt"
     steps, rows = config.optim.steps, data.rows
+    preemption.checkpoints = Checkpoints(config, path, rows, ranks)
     callbacks: list[Callback] = [
-        KeepSignals(ranks),
         MetricsReporter(recorder, config.runtime.log_every, steps),
         *([ProgressBar(steps)] if ranks.first else []),
         *([] if validation is None else [validation]),
-        MeetAfterValidation(config, ranks),
+        MeetAfterValidation(config, preemption.meet),
         # Last, so that a checkpoint means that everything else of its step was done.
-        Checkpoints(config, path, rows, ranks),
+        preemption.checkpoints,
+        preemption,
     ]
     with _quiet_lightning():
         trainer = make_trainer(config, folder, callbacks, ranks)
@@ -134,15 +142,14 @@ def _checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Recorder, 
 
 
 def _run_steps(trainer: Trainer, module: ContrastiveModule, data: ContrastiveData, resume: Path | None) -> None:
+    interrupt = signal.getsignal(signal.SIGINT)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
-    except SIGTERMException:
-        # Lightning's own has no exit code, and so a supervisor would see a success.
-        sys.exit(128 + 15)
     except SystemExit as stop:
-        if isinstance(stop.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
-        raise
+        if not isinstance(stop.__context__, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, interrupt)  # Lightning ignores it while it ends
+        raise KeyboardInterrupt from None
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -154,7 +161,7 @@ def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback], r
     """A trainer that logs nothing, saves nothing and takes no scheduler's signals: the callbacks do what is needed."""
     ranks = Ranks() if ranks is None else ranks
     place = ranks.place
-    return Trainer(
+    trainer = Trainer(
         accelerator=config.runtime.accelerator,
         devices=place.devices,
         num_nodes=place.nodes,
@@ -173,6 +180,15 @@ def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback], r
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
+    # Its own handler of SIGTERM runs a collective wherever it happens to arrive, and ends with exit code 0; so it goes,
+    # with the exchange that it needs at every step. See Preemption.
+    trainer._signal_connector.register_signal_handlers = _nothing
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing
+    return trainer
+
+
+def _nothing() -> None:
+    """Instead of what Lightning would do."""
 
 
 def seed_everything(seed: int) -> None:

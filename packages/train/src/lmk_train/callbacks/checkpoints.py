@@ -46,9 +46,12 @@ class Checkpoints(Callback):
     def __init__(self, config: TrainConfig, path: Path, rows: int, ranks: Ranks) -> None:
         self.config, self.path, self.rows, self.ranks = config, path, rows, ranks
         self._random_state: dict[str, Any] | None = None
+        self._saved_at = -1
 
     def save(self, trainer: Trainer) -> None:
-        """Writes a checkpoint of the step that was just done."""
+        """Writes a checkpoint of the step that was just done, if there is none yet. All ranks do it together."""
+        if self._saved_at == trainer.global_step:
+            return
         check_weights(trainer.lightning_module, trainer.global_step, self.config.optim)
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         if self.ranks.first:
@@ -62,6 +65,7 @@ class Checkpoints(Callback):
         finally:
             if self.ranks.first:
                 temporary.unlink(missing_ok=True)
+        self._saved_at = trainer.global_step
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # As late as possible: whatever Lightning draws while it sets up must not move dropout's numbers.

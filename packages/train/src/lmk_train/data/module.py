@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from typing import Any
 
@@ -19,6 +20,7 @@ from lmk_train.data.examples import ExampleDataset, open_sets, set_names
 from lmk_train.data.reading import Findings
 from lmk_train.data.sampling import BatchOrder
 from lmk_train.data.streaming import StreamedBatches
+from lmk_train.ranks.signals import SIGNALS
 
 
 class ContrastiveData(LightningDataModule):
@@ -101,6 +103,7 @@ class ContrastiveData(LightningDataModule):
             "num_workers": workers,
             "pin_memory": pin_memory,
             "generator": torch.Generator().manual_seed(self.config.seed),
+            "worker_init_fn": _leave_signals,
         }
         if self.dataset is None:
             streamed = StreamedBatches(
@@ -141,3 +144,12 @@ class ContrastiveData(LightningDataModule):
             },
             "steps_per_epoch": order.batches_per_epoch,
         }
+
+
+def _leave_signals(_worker: int) -> None:
+    """A scheduler signals every process of a job: a worker that died of it would fail the step that is to be saved.
+
+    Workers end when they are told, or when the process that has started them is gone.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

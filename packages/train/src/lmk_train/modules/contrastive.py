@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,8 @@ class StepReport:
     """What the model asks for: see `lmk_train.throughput.ModelFlops`."""
     masked: int
     """Pairs of equal texts that were left out."""
+    signals: tuple[int, ...] = ()
+    """Of each of :data:`lmk_train.ranks.signals.SIGNALS`, how many processes have been sent it."""
 
 
 class ContrastiveModule(LightningModule):
@@ -88,6 +91,8 @@ class ContrastiveModule(LightningModule):
         """Of the last step."""
         self.events: list[dict[str, Any]] = []
         """What happened since someone looked; each has a ``kind`` and a ``step``."""
+        self.signals: Callable[[], tuple[int, ...]] = tuple
+        """What this process was told meanwhile, to be added up with the step's other numbers: it costs no exchange."""
 
     def on_fit_start(self) -> None:
         # Loaded models are in evaluation mode and Lightning keeps what it is given: without this, no dropout.
@@ -146,12 +151,12 @@ class ContrastiveModule(LightningModule):
         own = torch.stack([passed.loss.to(wide), masked.to(wide)])
         rectangles = self.packing.used and makes_rectangles(self.encoder, self.device, self.config.precision)
         rows = attention_padding(self.encoder, texts, chunks) if rectangles else (0, 0)
-        numbers = [chunks.tokens, chunks.padded, *rows, self.flops.training(texts)]
+        numbers = [chunks.tokens, chunks.padded, *rows, self.flops.training(texts), *self.signals()]
         counts = torch.tensor(numbers, dtype=wide, device=own.device)
         values = torch.cat([sums(torch.cat([own, counts])), norm.to(wide)[None]]).tolist()  # one wait for the device
-        loss, pairs, tokens, padded, attended, computed, flops, length = values
+        loss, pairs, tokens, padded, attended, computed, flops, *signals, length = values
         padding = 1 - attended / computed if computed else 0.0
-        return StepReport(loss, length, int(tokens), int(padded), padding, flops, int(pairs))
+        return StepReport(loss, length, int(tokens), int(padded), padding, flops, int(pairs), tuple(map(int, signals)))
 
     def _check(self, batch: Batch, passed: Pass, report: StepReport, step: int) -> None:
         """Every process has the same report and so takes the same way through here."""

@@ -11,10 +11,12 @@ import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from lmk_train.ranks.failures import describe, packed, unpacked
 from lmk_train.ranks.place import Place
+from lmk_train.ranks.signals import SIGNALS, Preempted
 
 _LOOK_SECONDS = 0.5
 
@@ -48,8 +50,13 @@ def main(connection: Connection, parent: int) -> None:
     """Trains as the rank that the first message names; what is raised goes to the process that started it."""
     threading.Thread(target=_follow, args=(parent,), name="parent", daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # that one is interrupted, and ends this one
+    for number in SIGNALS:
+        signal.signal(number, _preempted)
     try:
         _train(connection, json.loads(connection.recv_bytes()))
+    except Preempted as stop:
+        _send(connection, {"preempted": stop.signal})
+        raise
     except BaseException as error:
         failed = {**describe(error), "at": time.monotonic()}
         _send(connection, {"failed": failed, "error": packed(error)})
@@ -74,6 +81,10 @@ def _train(connection: Connection, spec: dict[str, Any]) -> None:
     store = TCPStore("127.0.0.1", spec["port"], is_master=False)
     with formed(place, store, cuda=on_gpu(config)) as ranks:
         fit(config, Path(spec["folder"]), recorder, ranks)
+
+
+def _preempted(number: int, _frame: FrameType | None) -> None:
+    raise Preempted(number)
 
 
 def _send(connection: Connection, message: dict[str, Any]) -> None:

@@ -14,14 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Generator
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from torch.distributed import TCPStore
@@ -30,6 +27,7 @@ from lmk_core.recording import Recorder
 from lmk_train.config import TrainConfig
 from lmk_train.ranks.failures import RankFailedError, RankFailure, cause_of, describe, packed, unpacked
 from lmk_train.ranks.place import Place
+from lmk_train.ranks.signals import Handlers, Preempted
 
 CHILD = "lmk_train.ranks.child"
 """The module that a rank runs."""
@@ -45,26 +43,52 @@ def launch(config: TrainConfig, folder: Path, recorder: Recorder) -> None:
     """Trains with ``config.runtime.devices`` ranks on this node and returns when all have ended.
 
     The first rank's reports come to ``recorder`` here, in the calling thread. When a rank fails, the others are killed
-    at once; so they are when this process is interrupted, terminated or killed.
+    at once; so they are when this process is interrupted or killed. A signal that tells it to save and stop goes to all
+    ranks, and when they have saved, on to the handler that was here before; so does one that a rank alone was sent.
 
     Raises:
         RankFailedError: A rank was killed, or raised what cannot be brought here; the message names it.
         Exception: What a rank raised, with a note that names the rank and holds its traceback.
-        SystemExit: This process was told to end (SIGTERM): 143.
+        Preempted: This process was told to stop (SIGTERM, SIGUSR2), and no handler of before has raised.
     """
     size = config.runtime.devices
     # Held here, so that no other process can take the port before the ranks do.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     spec = {"config": config.model_dump(mode="json"), "folder": str(folder), "port": store.port}
     ranks: list[_Rank] = []
-    with _terminable():
-        try:
-            for number in range(size):
-                ranks.append(_Rank.start(Place(number, size, number), spec))
-            _watch(ranks, recorder)
-        finally:
+    relay = _Relay()
+    relay.install()
+    try:
+        for number in range(size):
+            ranks.append(_Rank.start(Place(number, size, number), spec))
+        preempted = _watch(ranks, recorder, relay)
+    finally:
+        for rank in ranks:
+            rank.kill()
+        relay.restore()
+    if preempted:
+        relay.hand_on(preempted)
+        raise Preempted(preempted)
+
+
+class _Relay(Handlers):
+    """Takes signals for the ranks of this process."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda number, _: self.received.append(number))
+        self.received: list[int] = []
+        self.told: set[int] = set()
+        """What the ranks have been told."""
+
+    def pass_on(self, ranks: list[_Rank]) -> None:
+        """Tells the ranks what was received since."""
+        while self.received:
+            number = self.received.pop(0)
+            self.told.add(number)
             for rank in ranks:
-                rank.kill()
+                if not rank.ended:
+                    with contextlib.suppress(ProcessLookupError):
+                        rank.process.send_signal(number)
 
 
 @dataclass(eq=False)
@@ -73,6 +97,8 @@ class _Rank:
     process: subprocess.Popen[bytes]
     connection: Connection
     done: bool = False
+    preempted: int = 0
+    """The signal by which it has saved and stopped."""
     failure: RankFailure | None = None
     error: str = ""
     """The pickled exception, as text."""
@@ -115,13 +141,18 @@ class _Rank:
         elif "failed" in message:
             self.error = message["error"]
             self._fail(**message["failed"])
+        elif "preempted" in message:
+            self.preempted = message["preempted"]
         else:
             self.done = True
 
-    def look(self) -> None:
-        """Whether the process has ended without having said how."""
+    def look(self, told: set[int]) -> None:
+        """Whether the process has ended without having said how; ``told`` are signals that it was sent."""
         code = self.process.poll()
-        if code is None or self.done or self.failure is not None or self._readable():
+        if code is None or self.ended or self._readable():
+            return
+        if -code in told:  # it had no handler yet
+            self.preempted = -code
             return
         if code >= 0:
             self._fail(reason=f"it ended with exit code {code}, and said no more than its log")
@@ -140,7 +171,7 @@ class _Rank:
 
     @property
     def ended(self) -> bool:
-        return self.done or self.failure is not None
+        return self.done or bool(self.preempted) or self.failure is not None
 
     def kill(self) -> None:
         """With everything that it has started: its data workers are of its session."""
@@ -150,38 +181,44 @@ class _Rank:
         self.connection.close()
 
 
-def _watch(ranks: list[_Rank], recorder: Recorder) -> None:
-    """Serves the ranks until all are done.
+def _watch(ranks: list[_Rank], recorder: Recorder, relay: _Relay) -> int:
+    """Serves the ranks until all are done, or have been preempted: then by which signal, else 0.
 
     Raises:
         RankFailedError, Exception: As :func:`launch`.
     """
     deadline: float | None = None
     while not all(rank.ended for rank in ranks):
-        _serve(ranks, recorder)
+        relay.pass_on(ranks)
+        _serve(ranks, recorder, relay.told)
+        preempted = any(rank.preempted for rank in ranks)
         failures = [rank.failure for rank in ranks if rank.failure is not None]
-        if failures and deadline is None:
-            deadline = time.monotonic() + _SETTLE_SECONDS
-        if failures and (not cause_of(failures).echo or time.monotonic() > (deadline or 0)):
+        if (failures or preempted) and deadline is None:
+            deadline = time.monotonic() + (_LEAVE_SECONDS if preempted else _SETTLE_SECONDS)
+        late = deadline is not None and time.monotonic() > deadline
+        if late or (failures and not cause_of(failures).echo):
             break
     failed = [rank for rank in ranks if rank.failure is not None]
+    signals = [rank.preempted for rank in ranks if rank.preempted]
     if failed:
         cause = cause_of(rank.failure for rank in failed if rank.failure is not None)
-        recorder.event("rank_failed", **cause.event())
-        raise _error(next(rank for rank in failed if rank.failure is cause))
+        if not (signals and cause.echo):  # one that has stopped is missed by others, which is no failure
+            recorder.event("rank_failed", **cause.event())
+            raise _error(next(rank for rank in failed if rank.failure is cause))
     for rank in ranks:
         with contextlib.suppress(subprocess.TimeoutExpired):  # its work is done: it only leaves
-            rank.process.wait(_LEAVE_SECONDS)
+            rank.process.wait(0 if signals else _LEAVE_SECONDS)
+    return signals[0] if signals else 0
 
 
-def _serve(ranks: list[_Rank], recorder: Recorder) -> None:
+def _serve(ranks: list[_Rank], recorder: Recorder, told: set[int]) -> None:
     open_ones = {rank.connection: rank for rank in ranks if not rank.connection.closed}
     ready = wait(list(open_ones), timeout=_LOOK_SECONDS) if open_ones else []
     if not open_ones:
         time.sleep(_LOOK_SECONDS)
     # In this order: one that has died did so before another could say that it lost it.
     for rank in ranks:
-        rank.look()
+        rank.look(told)
     for connection in ready:
         open_ones[connection].hear(recorder)  # ty: ignore[invalid-argument-type]
 
@@ -204,21 +241,3 @@ def _error(rank: _Rank) -> BaseException:
         error = RankFailedError(str(failure))
     error.add_note(f"raised on rank {failure.rank} of {failure.size} on {failure.host}:\n{failure.trace}".rstrip())
     return error
-
-
-@contextlib.contextmanager
-def _terminable() -> Generator[None]:
-    """SIGTERM becomes a SystemExit, so that the ranks are ended first, where it would end this process at once."""
-    own = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not own:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

@@ -18,6 +18,7 @@ from typing import Any
 
 from lmk_train.ranks.failures import RankFailedError, RankFailure, cause_of, describe
 from lmk_train.ranks.place import SlurmPlace, slurm_place
+from lmk_train.ranks.signals import Preempted
 
 PATIENCE_SECONDS = 900.0
 """How long the ranks wait for each other to start: nodes come up one by one, and read the code from one disk."""
@@ -165,7 +166,7 @@ class OtherEnd:
 def joined_step() -> Generator[FirstEnd | OtherEnd | None]:
     """This process's end of the line of its srun step; ``None`` where it is no task of a step of several.
 
-    An error that leaves the context is reported to the first rank.
+    An error that leaves the context is reported to the first rank; to be preempted is none.
     """
     place = slurm_place()
     if place is None:
@@ -178,7 +179,7 @@ def joined_step() -> Generator[FirstEnd | OtherEnd | None]:
             with contextlib.suppress(RankFailedError):
                 end.everyone()  # a task that starts late must find what this one has said
     except BaseException as error:
-        if isinstance(end, OtherEnd):
+        if isinstance(end, OtherEnd) and not isinstance(error, Preempted):
             end.report(error)
         raise
     finally:
