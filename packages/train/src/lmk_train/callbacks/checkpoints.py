@@ -12,7 +12,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from lmk_core.recording import Recorder
-from lmk_train.config import TrainConfig
+from lmk_train.config import AnyConfig
 from lmk_train.config.resumable import resumable
 from lmk_train.modules.finite import check_weights
 
@@ -43,7 +43,7 @@ class Checkpoints(Callback):
         NonFiniteError: A weight is NaN or infinite; the checkpoint before stays.
     """
 
-    def __init__(self, config: TrainConfig, path: Path, rows: int, ranks: Ranks) -> None:
+    def __init__(self, config: AnyConfig, path: Path, rows: int, ranks: Ranks) -> None:
         self.config, self.path, self.rows, self.ranks = config, path, rows, ranks
         self._random_state: dict[str, Any] | None = None
         self._saved_at = -1
@@ -101,9 +101,7 @@ def remove_drafts(path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def find_checkpoint(
-    config: TrainConfig, path: Path, rows: int, recorder: Recorder, *, processes: int = 1
-) -> Path | None:
+def find_checkpoint(config: AnyConfig, path: Path, rows: int, recorder: Recorder, *, processes: int = 1) -> Path | None:
     """The checkpoint to resume from, or ``None`` to start at the beginning.
 
     One of another number of processes is resumed: the rows of every step are the same. Without dropout the weights are
@@ -153,7 +151,7 @@ def _set_aside(path: Path) -> Path:
     return path.rename(kept)
 
 
-def _described(config: TrainConfig, rows: int) -> str:
+def _described(config: AnyConfig, rows: int) -> str:
     return json.dumps({**resumable(config), "rows": rows}, sort_keys=True)
 
 

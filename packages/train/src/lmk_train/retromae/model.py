@@ -31,9 +31,10 @@ class Losses:
 class RetroMae(nn.Module):
     """RetroMAE (Xiao et al. 2022, https://arxiv.org/abs/2205.12035) with any pooling; section 6.3 of the paper.
 
-    The encoder reads a text of which few words are masked, and guesses these. Its hidden states are pooled, as they will
-    be after fine-tuning: CLS in RetroMAE, the mean of the landmarks here. From that vector and the embeddings of half of
-    the words, drawn anew for each position, the decoder guesses every word. One head of the language model serves both.
+    The encoder reads a text of which few words are masked, and guesses these. Its hidden states are pooled, as they
+    will be after fine-tuning: CLS in RetroMAE, the mean of the landmarks here. From that vector and the embeddings of
+    half of the words, drawn anew for each position, the decoder guesses every word. One head of the language model
+    serves both.
 
     Args:
         encoder: the pooled encoder that is pre-trained.
