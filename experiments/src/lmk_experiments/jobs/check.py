@@ -9,6 +9,7 @@ from lmk_eval.labels.folder import read_labels
 from lmk_eval.tasks.folder import read_folder
 from lmk_experiments.grids import Plan
 from lmk_train.data.reading import check_file
+from lmk_train.pretraining.reading import check_texts
 
 _READERS: dict[str, Callable[[str, str], object]] = {"folder": read_folder, "labels": read_labels}
 """What reads a task's own folder and says what is wrong with it."""
@@ -22,6 +23,12 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     Raises:
         ValueError: a faulty line; the message names file, line and key, and what would be valid.
     """
+    for first in plan.pretrainings:
+        if first.id is None or not is_done("pretraining", first.id):
+            for reference in first.config.data.paths:
+                if Path(reference).exists():
+                    report(f"reading {reference}")
+                    check_texts(reference, max_length=first.config.data.max_length, max_faulty=first.config.data.max_faulty)
     allowed: dict[str, float] = {}
     for training in plan.trainings:
         if training.id is None or not is_done("training", training.id):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
+from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pretraining_cell, training_cell
 from lmk_experiments.records.cell import FAILURES, STOPPED
 from lmk_experiments.records.claim import read_claim
 from lmk_experiments.records.tickets import JobNote, last_job
@@ -150,6 +150,9 @@ def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
 
 
 def _cells(record: GridRecord, root: Path) -> list[tuple[Cell, str, str, int, str]]:
+    pretrainings = [
+        (pretraining_cell(root, first.id), "pretraining", first.row, first.seed, "") for first in record.pretrainings
+    ]
     trainings = [
         (training_cell(root, training.id), "training", training.row, training.seed, "") for training in record.trainings
     ]
@@ -158,7 +161,7 @@ def _cells(record: GridRecord, root: Path) -> list[tuple[Cell, str, str, int, st
         for row in record.rows
         for suite, identity in row.evaluations.items()
     ]
-    return [*trainings, *evaluations]
+    return [*pretrainings, *trainings, *evaluations]
 
 
 def _last_value(path: Path, name: str) -> float | None:

@@ -15,10 +15,9 @@ from lmk_core.layouts import PoolingTokenizer
 from lmk_core.texts.words import tokenize_words
 from lmk_train.data.cache.building import Report, TokenCache
 from lmk_train.data.cache.files import META, findings_in
-from lmk_train.data.errors import DataError
 from lmk_train.data.reading import Findings
 from lmk_train.data.reading.cases import SHOWN
-from lmk_train.pretraining.reading import CHARACTERS_A_TOKEN, read_texts
+from lmk_train.pretraining.reading import CHARACTERS_A_TOKEN, check_findings, read_texts
 
 FORMAT = 1
 """Raised when the files change, or what is read of a row."""
@@ -81,7 +80,7 @@ class TextCache(TokenCache):
         """
         file = TextFile(self.made(path))
         findings = findings_in(file.meta, path)
-        _check(findings, path, self.max_faulty)
+        check_findings(findings, path, self.max_faulty)
         return file, findings
 
     def _key(self, path: Path, content: str, tokenizer: str) -> str:
@@ -103,7 +102,7 @@ class TextCache(TokenCache):
                 begins_file.write(begins.tobytes())
                 lengths.append(own)
         np.cumsum(np.concatenate(lengths)).astype(np.int64).tofile(folder / BOUNDS)
-        _check(findings, path, self.max_faulty)
+        check_findings(findings, path, self.max_faulty)
         self._conclude(path, folder, findings)
 
     def _text_groups(self, path: Path, findings: Findings) -> Iterator[list[str]]:
@@ -124,12 +123,6 @@ class TextCache(TokenCache):
                 raise findings.refusal(self.max_faulty, None)
         if group:
             yield group
-
-
-def _check(findings: Findings, path: Path, max_faulty: float) -> None:
-    if not findings.rows and not findings.faulty:
-        raise DataError(path, None, "it holds no texts; each row needs 'text' (a string, not empty)", "no_rows")
-    findings.check(path, max_faulty)
 
 
 def _mapped(path: Path, dtype: Any) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lmk_train.data.errors import DataError
 from lmk_train.data.reading.cases import Findings
-from lmk_train.data.reading.files import Progress, is_plain_text, read_records, read_text_lines
+from lmk_train.data.reading.files import Progress, data_files, is_plain_text, read_records, read_text_lines
 
 CHARACTERS_A_TOKEN = 4
 """About as many as a token of English has: a plain text is cut into pieces of that many times ``max_length``."""
@@ -41,6 +41,30 @@ def read_texts(
             yield number, text
         else:
             findings.counts[EMPTY] += 1
+
+
+def check_findings(findings: Findings, path: Path, max_faulty: float) -> None:
+    """Sees that a file has texts, and no more faulty rows than ``max_faulty`` of all.
+
+    Raises:
+        DataError: it has not, or more.
+    """
+    if not findings.rows and not findings.faulty:
+        raise DataError(path, None, "it holds no texts; each row needs 'text' (a string, not empty)", "no_rows")
+    findings.check(path, max_faulty)
+
+
+def check_texts(path: str | Path, *, max_length: int, max_faulty: float = 0.0) -> None:
+    """Reads all texts of a file or a folder once.
+
+    Raises:
+        DataError: a file is damaged, holds no text, or more faulty rows than ``max_faulty``.
+    """
+    for file in data_files(path, plain_text=True):
+        findings = Findings()
+        for _ in read_texts(file, findings, characters=CHARACTERS_A_TOKEN * max_length):
+            pass
+        check_findings(findings, file, max_faulty)
 
 
 def _rows(path: Path, progress: Progress | None) -> Iterator[tuple[int, str | DataError]]:
