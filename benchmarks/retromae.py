@@ -1,7 +1,7 @@
 """Memory and time of RetroMAE's decoder by the length of a text; on a GPU also FlexAttention against the blocks.
 
-    python benchmarks/retromae.py memory            # a child process for each length: the peak of forward and backward
-    python benchmarks/retromae.py flex              # needs a CUDA device; says "not run" and ends with 1 without one
+python benchmarks/retromae.py memory            # a child process for each length: the peak of forward and backward
+python benchmarks/retromae.py flex              # needs a CUDA device; says "not run" and ends with 1 without one
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def memory() -> None:
     print("tokens   peak MB   bytes a token   seconds   (a whole mask of one byte a pair, MB)")
     for length in LENGTHS:
         command = [sys.executable, __file__, "child", str(length)]
-        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - this file
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         peak, seconds = (float(value) for value in out.split())
         print(f"{length:6} {peak / 1e6:9.2f} {peak / length:15.0f} {seconds:9.2f}   {length * length / 1e6:8.1f}")
 

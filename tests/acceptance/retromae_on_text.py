@@ -31,8 +31,8 @@ from lmk_train.retromae import pack_masked
 
 POOLINGS = {
     "cls": {"kind": "cls"},
-    "landmark": {"kind": "landmark", "granularity": 16},
-    "variable": {"kind": "landmark", "granularity": [8, 16, 32]},
+    "landmark": {"kind": "landmark", "granularity": 8},
+    "variable": {"kind": "landmark", "granularity": [4, 8, 16]},
 }
 
 
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--pooling", choices=POOLINGS, default="landmark")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--length", type=int, default=32)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         _run(asked, Path(name))

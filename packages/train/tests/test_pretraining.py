@@ -70,7 +70,9 @@ def test_a_fine_tune_starts_from_every_weight(make_pretrain, make_config, tmp_pa
     assert recorder.events[0]["rows"] == 64
     for name in ("train/loss", "train/encoder_loss", "train/decoder_loss"):
         assert list(recorder.curve(name)) == [1, 2, 3, 4, 5, 6]
-    both = zip(recorder.curve("train/encoder_loss").values(), recorder.curve("train/decoder_loss").values(), strict=True)
+    both = zip(
+        recorder.curve("train/encoder_loss").values(), recorder.curve("train/decoder_loss").values(), strict=True
+    )
     assert list(recorder.curve("train/loss").values()) == pytest.approx([sum(pair) for pair in both])
     assert not (tmp_path / "abc/checkpoints").exists()
     pretrained = Embedder.from_pretrained(model, device="cpu")

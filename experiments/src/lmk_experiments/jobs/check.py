@@ -28,7 +28,9 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
             for reference in first.config.data.paths:
                 if Path(reference).exists():
                     report(f"reading {reference}")
-                    check_texts(reference, max_length=first.config.data.max_length, max_faulty=first.config.data.max_faulty)
+                    check_texts(
+                        reference, max_length=first.config.data.max_length, max_faulty=first.config.data.max_faulty
+                    )
     allowed: dict[str, float] = {}
     for training in plan.trainings:
         if training.id is None or not is_done("training", training.id):
