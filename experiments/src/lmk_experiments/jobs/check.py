@@ -25,12 +25,10 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     """
     for first in plan.pretrainings:
         if first.id is None or not is_done("pretraining", first.id):
-            for reference in first.config.data.paths:
-                if Path(reference).exists():
-                    report(f"reading {reference}")
-                    check_texts(
-                        reference, max_length=first.config.data.max_length, max_faulty=first.config.data.max_faulty
-                    )
+            data = first.config.data
+            for reference in filter(_is_here, data.paths):
+                report(f"reading {reference}")
+                check_texts(reference, max_length=data.max_length, max_faulty=data.max_faulty)
     allowed: dict[str, float] = {}
     for training in plan.trainings:
         if training.id is None or not is_done("training", training.id):
@@ -40,7 +38,7 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
                 allowed[reference] = min(allowed.get(reference, 1.0), data.max_faulty)
             if data.validation is not None:
                 allowed[data.validation] = 0.0
-    files = {reference: share for reference, share in allowed.items() if Path(reference).exists()}
+    files = {reference: share for reference, share in allowed.items() if _is_here(reference)}
     own = dict.fromkeys(
         (task.kind, str(task.local), task.split or "test")
         for _, evaluation in plan.evaluations
@@ -54,3 +52,7 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     for kind, folder, split in own:
         report(f"reading {folder}")
         _READERS[kind](folder, split)
+
+
+def _is_here(reference: str) -> bool:
+    return Path(reference).exists()
