@@ -110,7 +110,7 @@ def test_a_resumed_pretraining_is_the_undisturbed_one(stop, make_pretrain, tmp_p
     with pytest.raises(Stopped):
         pretrain(config, tmp_path / "run", recorder)
     stop_after(0)
-    with pytest.raises(CheckpointMismatchError, match="masking.encoder"):
+    with pytest.raises(CheckpointMismatchError, match=r"masking\.encoder"):
         pretrain(make_pretrain(**settings, masking={"encoder": 0.2}), tmp_path / "run")
     recorder.values.clear()
     torch.manual_seed(12345)

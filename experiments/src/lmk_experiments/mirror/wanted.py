@@ -73,15 +73,16 @@ def places(grids: Iterable[GridRecord]) -> dict[tuple[Kind, str], Place]:
     """Every cell of the grids, once, whoever shares it."""
     found: dict[tuple[Kind, str], Place] = {}
 
-    def add(kind: Kind, identity: str, seed: int, row: str, grid: str, suite: str | None = None, **more: bool) -> None:
-        place = found.setdefault((kind, identity), Place(identity, kind, seed, suite, **more))
+    def add(kind: Kind, identity: str, seed: int, row: str, grid: str, suite: str | None = None) -> None:
+        place = found.setdefault((kind, identity), Place(identity, kind, seed, suite))
         place.grids.add(grid)
         if row not in place.rows:
             place.rows.append(row)
 
     for grid in grids:
         for first in grid.pretrainings:
-            add("training", first.id, first.seed, first.row, grid.name, is_pretraining=True)
+            add("training", first.id, first.seed, first.row, grid.name)
+            found["training", first.id].is_pretraining = True
         for training in grid.trainings:
             add("training", training.id, training.seed, training.row, grid.name)
         for row in grid.rows:

@@ -86,8 +86,10 @@ def fit(config: AnyConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> No
 def _fit(config: AnyConfig, folder: Path, recorder: Recorder, ranks: Ranks, preemption: Preemption) -> None:
     began = time.monotonic()
     seed_everything(config.seed)
-    prepare = fine_tuning if isinstance(config, TrainConfig) else pre_training
-    work = prepare(config, recorder, ranks)
+    if isinstance(config, TrainConfig):
+        work = fine_tuning(config, recorder, ranks)
+    else:
+        work = pre_training(config, recorder, ranks)
     _record_start(config, work, recorder, ranks)
     _seed_dropout(config.seed, ranks)
     _run(config, folder, recorder, ranks, work, preemption)

@@ -53,7 +53,8 @@ def load_language_head(
     own = {key for key, _ in model.named_parameters() if not key.startswith(f"{model.base_model_prefix}.")}
     parts = [part for child, part in model.named_children() if child != model.base_model_prefix]
     head = nn.Sequential(*parts)
-    inputs: Any = encoder.get_input_embeddings()  # ty: ignore[call-non-callable]
+    model_of: Any = encoder
+    inputs = model_of.get_input_embeddings()
     output = model.get_output_embeddings()
     if output.weight is model.get_input_embeddings().weight:
         output.weight = inputs.weight

@@ -35,6 +35,9 @@ class ContrastiveModule(SteppedModule):
         DivergenceError: In a step after which the loss has risen as ``config.runtime.divergence`` says.
     """
 
+    config: TrainConfig
+    engine: GradientEngine
+
     def __init__(self, encoder: PooledEncoder, tokenizer: PoolingTokenizer, config: TrainConfig) -> None:
         super().__init__(encoder, config)
         self.encoder, self.tokenizer, self.config = encoder, tokenizer, config

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lmk_core.encoders import PooledEncoder
 from lmk_train.config import AnyConfig, OptimConfig
-from lmk_train.gradcache import GradientEngine, Pass
+from lmk_train.gradcache import Pass
 from lmk_train.gradcache.processes import same_weights
 from lmk_train.modules.divergence import DivergenceCheck, DivergenceError
 from lmk_train.modules.faults import RowBatch, described, everywhere, suspects
@@ -63,8 +63,8 @@ class SteppedModule(LightningModule):
         config: The training.
     """
 
-    engine: GradientEngine
-    """Computes the gradients; a subclass makes it."""
+    engine: Any
+    """Computes the gradients: a subclass' own :class:`lmk_train.gradcache.engine.ChunkedEngine`."""
 
     def __init__(self, encoder: PooledEncoder, config: AnyConfig) -> None:
         super().__init__()

@@ -12,14 +12,18 @@ from torch import Tensor, nn
 
 from lmk_core.layouts import Layouts
 from lmk_train.config import PretrainConfig
-from lmk_train.gradcache import GradientEngine, Pass
+from lmk_train.gradcache import Pass
 from lmk_train.gradcache.chunks import Chunks
+from lmk_train.gradcache.engine import ChunkedEngine
 from lmk_train.gradcache.processes import sum_gradients, sums
 from lmk_train.loss.agreement import together, world
 from lmk_train.modules.stepping import SteppedModule, StepReport
 from lmk_train.pretraining.data import TextBatch
 from lmk_train.retromae import RetroMae, pack_masked
 from lmk_train.throughput import ModelFlops
+
+PartsOf = Callable[[TextBatch], Float[Tensor, " losses"]]
+"""From some texts to their parts of the losses."""
 
 
 @dataclass(frozen=True)
@@ -30,33 +34,51 @@ class PretrainingReport(StepReport):
     decoder_loss: float = 0.0
 
 
-class SummingEngine(GradientEngine):
+class SummingEngine(ChunkedEngine):
     """The gradient of a loss that is a sum over texts: each chunk goes there and back on its own.
 
     Memory is that of a chunk, and nothing is computed twice. ``chunk_tokens`` of ``None`` are 16,384.
-
-    Args:
-        parameters: Those whose gradients are computed.
-        chunk_tokens: The largest chunk.
-        packed: As of `GradientEngine`.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], chunk_tokens: int | None, *, packed: bool) -> None:
-        super().__init__(_no_vectors, parameters, chunk_tokens, packed=packed)
+    def run(
+        self,
+        batch: TextBatch,
+        loss: PartsOf,
+        halved: Callable[[int, str], None] = lambda _chunk, _reason: None,
+    ) -> Pass:
+        """Leaves in each parameter the gradient of the sum of ``loss`` over chunks and processes.
 
-    def _attempt(self, texts: TextBatch, loss: Callable, chunks: Chunks, device: torch.device) -> Pass:
-        """``loss`` is from a chunk's texts to its parts of the losses [losses]."""
-        values = together(lambda: [self._there_and_back(texts.select(own), loss) for own in chunks.indices], device)
+        Args:
+            batch: This process' texts.
+            loss: From a chunk's texts to its parts of the losses.
+            halved: Hears of the new size when the chunk was halved.
+
+        Returns:
+            As its ``vectors``, for each text the losses of its chunk: a step that fails can name that chunk's texts.
+
+        Raises:
+            torch.OutOfMemoryError: The memory does not even suffice for the longest text alone.
+            PeerFailedError: Another process failed.
+        """
+        return self.attempt(batch, lambda chunks, device: self._sum(batch, loss, chunks, device), halved)
+
+    def _sum(
+        self,
+        batch: TextBatch,
+        loss: PartsOf,
+        chunks: Chunks,
+        device: torch.device,
+    ) -> Pass:
+        values = together(lambda: [self._there_and_back(batch.select(own), loss) for own in chunks.indices], device)
         finite = all(bool(torch.isfinite(p.grad).all()) for p in self.parameters if p.grad is not None)
         sum_gradients(self.parameters)
         of_chunks = torch.stack(values)
-        # Of each text its chunk's: so that a step that fails names the texts of that chunk.
-        owners = np.empty(len(texts.texts), dtype=np.int64)
+        owners = np.empty(len(batch.texts), dtype=np.int64)
         for number, own in enumerate(chunks.indices):
             owners[own] = number
         return Pass(of_chunks.sum(), of_chunks[torch.from_numpy(owners).to(device)], chunks, finite or world()[1] == 1)
 
-    def _there_and_back(self, texts: TextBatch, loss: Callable) -> Float[Tensor, " losses"]:
+    def _there_and_back(self, texts: TextBatch, loss: PartsOf) -> Float[Tensor, " losses"]:
         parts = loss(texts)
         with torch.autocast(parts.device.type, enabled=False):
             parts.sum().backward()
@@ -75,9 +97,11 @@ class PretrainingModule(SteppedModule):
         DivergenceError: In a step after which the loss has risen as ``config.runtime.divergence`` says.
     """
 
+    engine: SummingEngine
+
     def __init__(self, model: RetroMae, config: PretrainConfig) -> None:
         super().__init__(model.encoder, config)
-        self.model = model
+        self.model, self.config = model, config
         model.packed = self.packing.used
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.engine = SummingEngine(trained, config.runtime.chunk_tokens, packed=self.packing.used)
@@ -136,7 +160,3 @@ class PretrainingModule(SteppedModule):
         decoder += 4 * self.model.encoder.dim * int((lengths * lengths).sum())
         head = 2 * self._head_weights * sum(guessed)
         return self.flops.training(Layouts.from_list([text.layout for text in batch.texts])) + 3 * (decoder + head)
-
-
-def _no_vectors(_texts: TextBatch) -> Tensor:
-    raise NotImplementedError("a pre-training has losses of texts, and no vectors")

@@ -95,7 +95,7 @@ class _Blocked(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         (gradient,) = gradients
         whole = ctx.saved_tensors
-        sums = tuple(torch.zeros_like(tensor) for tensor in whole)
+        sums = [torch.zeros_like(tensor) for tensor in whole]
         for queries, keys in ctx.sight.blocks(ctx.block):
             places = (queries, keys, keys)
             parts = [tensor[place].detach().requires_grad_() for tensor, place in zip(whole, places, strict=True)]
@@ -105,7 +105,7 @@ class _Blocked(torch.autograd.Function):
                 sums, places, torch.autograd.grad(out, parts, gradient[queries]), strict=True
             ):
                 total[place] += part
-        return (*sums, None, None)
+        return sums[0], sums[1], sums[2], None, None
 
 
 def _attend(

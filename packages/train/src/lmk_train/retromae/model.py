@@ -80,7 +80,8 @@ class RetroMae(nn.Module):
 
     def decoder_loss(self, pooled: Float[Tensor, "texts dim"], batch: MaskedBatch) -> Float[Tensor, ""]:
         """What the decoder loses on the texts, given their vectors."""
-        embeddings: Any = self.encoder.encoder.get_input_embeddings()  # ty: ignore[call-non-callable]
+        encoder: Any = self.encoder.encoder
+        embeddings = encoder.get_input_embeddings()
         made = self.decoder(pooled, embeddings(batch.ids), batch.sight, batch.positions, batch.texts)
         return self._guess(made.index_select(0, batch.guessed), batch, batch.guessed)
 
