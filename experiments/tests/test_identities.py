@@ -99,6 +99,8 @@ OTHER: dict[str, Any] = {
     "runtime.devices": 8,
     "runtime.nodes": 2,
     "runtime.num_workers": 3,
+    "runtime.packed": False,
+    "runtime.activation_checkpointing": True,
     "runtime.threads": 2,
     "runtime.log_every": 7,
     "runtime.validate_every": 50,

@@ -99,11 +99,15 @@ def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a ModernBERT of 2 layers and 32 dimensions, dropout included, and its BPE tokenizer."""
+    return make_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def make_tiny_model(folder: Path) -> Path:
+    """Makes what `tiny_model` gives."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
 
-    folder = tmp_path_factory.mktemp("tiny")
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -3,76 +3,53 @@
 from __future__ import annotations
 
 import random
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from stopping import Stopped
-from transformers import AutoConfig, AutoModel
 
 from lmk_core import Embedder
-from lmk_core.encoders import PooledEncoder
 from lmk_core.encoders.packed import attention
 from lmk_train import train
-from lmk_train.data import ContrastiveData, RowKey
-from lmk_train.modules import ContrastiveModule
 from lmk_train.modules.contrastive import _texts
 
-KINDS = {"modernbert": {"local_attention": 8}, "gte": {}}
-"""The window of 4 to either side is shorter than the texts: blocks, rectangles with a band, rectangles without."""
-
-DROPOUTS = (
-    *("embedding_dropout", "mlp_dropout", "attention_dropout"),
-    *("hidden_dropout_prob", "attention_probs_dropout_prob"),
-)
-SPECIAL = ("pad_token_id", "bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id")
+sys.path.append(str(Path(__file__).parent))  # the forks import it by its name
+from packed_modules import KINDS, batch_of, module_of, step, step_on_ranks
 
 
 @pytest.fixture
-def setting(make_config, make_rows, write_rows, tmp_path):
-    """A module whose encoder is of a kind, and a batch of texts of different lengths."""
+def configure(make_config, make_rows, write_rows, tmp_path):
+    """A training on 12 rows of texts of different lengths, those of the first two rows short; keywords of runtime."""
     rows, draw = make_rows(6, scores=True) + make_rows(6, seed=1), random.Random(5)
-    for row in rows:
-        cut = [
-            " ".join(text.split()[: draw.randint(1, 8)] * draw.choice([1, 1, 3])) for text in row["pos"] + row["neg"]
-        ]
-        row["pos"], row["neg"] = cut[:1], cut[1:]
+    for place, row in enumerate(rows):
+        repeats = [1] if place < 2 else [1, 1, 3]
+        texts = [text.split()[: draw.randint(1, 8)] * draw.choice(repeats) for text in row["pos"] + row["neg"]]
+        row["pos"], row["neg"] = [" ".join(texts[0])], [" ".join(text) for text in texts[1:]]
     path = write_rows(tmp_path / "rows.jsonl", rows)
 
-    def make(kind: str, *, std: float = 0.1, dropout: float = 0.0, **runtime):
-        config = make_config(
+    def make(**runtime):
+        return make_config(
             data={"train": [str(path)], "negatives": 2, "query_max_length": 16, "passage_max_length": 64},
             pooling={"kind": "landmark", "granularity": [4, 8]},
             optim__batch_size=12,
             runtime={"accelerator": "cpu", **runtime},
         )
-        embedder = Embedder.from_pretrained(config.model.path, pooling=config.pooling, max_length=64, device="cpu")
-        settings = {
-            "vocab_size": 400,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 2,
-            **KINDS[kind],
-            **dict.fromkeys(DROPOUTS, dropout),
-            **dict.fromkeys(SPECIAL, 0),
-        }
-        torch.manual_seed(1)
-        encoder = PooledEncoder(AutoModel.from_config(AutoConfig.for_model(kind, **settings)), config.pooling)
-        for parameter in encoder.parameters():
-            if parameter.ndim == 2:  # else all texts are read nearly alike
-                torch.nn.init.normal_(parameter, std=std)
-        data = ContrastiveData(config, embedder.tokenizer)
-        batch = data.collator([data.dataset[RowKey(0, 0, row)] for row in range(12)])
-        return ContrastiveModule(encoder.train(), embedder.tokenizer, config), batch
 
     return make
 
 
-def step(module, batch):
-    """What a step computed, and the gradients as they come to the optimizer."""
-    torch.manual_seed(3)
-    passed = module.engine.run(_texts(batch), lambda vectors: module._loss(batch, vectors)[0])
-    return passed, {name: one.grad.clone() for name, one in module.named_parameters() if one.grad is not None}
+@pytest.fixture
+def setting(configure):
+    """A module whose encoder is of a kind, and a batch of all rows."""
+
+    def make(kind: str, *, std: float = 0.1, dropout: float = 0.0, **runtime):
+        config = configure(**runtime)
+        module = module_of(config, kind, std=std, dropout=dropout)
+        return module, batch_of(config, module, range(12))
+
+    return make
 
 
 def assert_close(found, wanted, tolerance=1e-6):
@@ -121,6 +98,23 @@ def test_checkpointed_activations_change_no_bit(kind, chunk, setting, monkeypatc
         assert torch.equal(found[name], gradient), name
 
 
+def test_checkpointed_activations_hold_less(setting):
+    """What the graph of a whole batch keeps, in bytes: of a layer its input, instead of all that it computes."""
+    held = {}
+    for again in (False, True):
+        module, batch = setting("modernbert", activation_checkpointing=again)
+        kept: dict[int, int] = {}
+
+        def pack(tensor, kept=kept):
+            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            module.loss(batch)
+        held[again] = sum(kept.values())
+    assert held[True] < 0.3 * held[False]
+
+
 def test_with_dropout_the_second_pass_is_the_first_bit_for_bit(setting):
     module, batch = setting("gte", dropout=0.3, chunk_tokens=70)
     seen, embed = [], module.engine.embed
@@ -153,3 +147,23 @@ def test_packing_that_was_changed_on_the_way_is_told(make_config, tmp_path, reco
     assert {"event": "packing_changed", "step": 3, "before": "packed", "now": "padded"} in recorder.events
     assert "padded" not in recorder.kinds()
     assert list(recorder.curve("train/loss")) == [4, 5, 6]
+
+
+@pytest.mark.parametrize("room", [None, 32])
+@pytest.mark.parametrize("shares", [[range(1), range(1, 12)], [range(1), range(1, 10), range(10, 12)]])
+def test_ranks_with_different_numbers_of_packed_chunks(shares, room, configure, tmp_path):
+    """Nobody waits for a chunk that another does not have, nor when the last one's memory runs out on the way.
+
+    The halved chunk is that of the longest text of all.
+    """
+    config = configure(chunk_tokens=50)
+    found = step_on_ranks(config, shares, tmp_path, room)
+    whole = module_of(configure(), "modernbert")
+    passed, wanted = step(whole, batch_of(config, whole, range(12)))
+    if room is None:
+        assert found[0]["chunks"] == 1
+        assert found[1]["chunks"] >= 7
+    assert [one["halved"] for one in found] == [[] if room is None else [30]] * len(shares)
+    torch.testing.assert_close(sum(one["loss"] for one in found), passed.loss, rtol=1e-6, atol=1e-6)
+    for one in found:
+        assert_close(one["gradients"], wanted)

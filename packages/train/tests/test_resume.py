@@ -57,13 +57,12 @@ def test_a_resumed_training_is_the_undisturbed_one(kind, stop, make_config, tmp_
     assert not (tmp_path / "run/checkpoints").exists()
 
 
-def test_checkpoints_hold_plain_values_and_leave_no_litter(make_config, tmp_path, stop_after):
-    stop_after(4)
+def test_two_checkpoints_of_plain_values_and_no_litter(make_config, tmp_path, stop_after):
+    stop_after(6)
     with pytest.raises(Stopped):
-        train(make_config(runtime__checkpoint_every=2), tmp_path)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["last.ckpt"]
-    content = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
-    assert content["global_step"] == 4
+        train(make_config(optim__steps=7, runtime__checkpoint_every=2), tmp_path)
+    content = {path.name: torch.load(path, weights_only=True) for path in (tmp_path / "checkpoints").iterdir()}
+    assert {name: one["global_step"] for name, one in content.items()} == {"last.ckpt": 6, "previous.ckpt": 4}
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", None])
@@ -81,12 +80,14 @@ def test_an_unreadable_checkpoint_starts_over(content, make_config, tmp_path, re
     path.write_bytes(content)
     kept = {}
     monkeypatch.setattr(
-        fitting, "mark_finished", lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*-1"))
+        fitting,
+        "mark_finished",
+        lambda *_: kept.update((p.name, p.read_bytes()) for p in path.parent.glob("*.unreadable")),
     )
     resumed = train(config, tmp_path / "run", recorder)
     assert recorder.kinds() == ["start", "checkpoint_unreadable", "finished"]
     assert recorder.events[1]["path"] == str(path)
-    assert kept == {"last.ckpt.unreadable-1": content}
+    assert kept == {"last.ckpt.unreadable": content}
     assert list(recorder.curve("train/loss")) == [1, 2, 3, 4, 5, 6]
     assert_same(resumed, whole)
 

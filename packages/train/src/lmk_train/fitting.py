@@ -23,7 +23,8 @@ from lightning.pytorch.plugins.environments import LightningEnvironment
 from lmk_core import Embedder
 from lmk_core.encoders import load_language_head
 from lmk_core.recording import NullRecorder, Recorder
-from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint, remove_drafts
+from lmk_train.callbacks.checkpoint_files import CheckpointFiles, remove_drafts
+from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint
 from lmk_train.callbacks.preemption import Preemption
 from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
 from lmk_train.callbacks.several import MeetAfterValidation
@@ -212,9 +213,10 @@ def make_trainer(config: AnyConfig, folder: Path, callbacks: list[Callback], ran
         max_steps=config.optim.steps,
         max_epochs=1,  # the order of batches is endless and ends at the last step; see BatchOrder
         callbacks=callbacks,
-        default_root_dir=folder,
+        # Not there, and not made: in a job of SLURM, Lightning goes on from any `hpc_ckpt_*.ckpt` that it finds in it.
+        default_root_dir=folder / "checkpoints" / "lightning",
         # Named, because a detected SLURM environment requeues jobs on its own and loses what was trained.
-        plugins=[RanksEnvironment(place) if ranks.several else LightningEnvironment()],
+        plugins=[RanksEnvironment(place) if ranks.several else LightningEnvironment(), CheckpointFiles()],
         use_distributed_sampler=False,
         logger=False,
         enable_checkpointing=False,

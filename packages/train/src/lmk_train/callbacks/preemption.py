@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from lmk_core.recording import Recorder
+from lmk_train.callbacks.checkpoint_files import CheckpointNotWrittenError
 from lmk_train.callbacks.checkpoints import Checkpoints
 from lmk_train.modules.stepping import SteppedModule
 from lmk_train.ranks.failures import describe
@@ -42,7 +43,8 @@ class Preemption(Callback):
 
     Args:
         recorder: Hears ``preempted`` with the ``step`` that is saved, the ``signal``'s name and the ``seconds`` that
-            saving took, before anything is handed on.
+            saving took, before anything is handed on; where the disk took no checkpoint also with the ``error``, and
+            the step is that of the checkpoint before.
         ranks: All of the training's.
     """
 
@@ -54,7 +56,6 @@ class Preemption(Callback):
         self._asked: set[int] = set()
         self._at_once, self._handing = True, 0
         self._told: tuple[int, ...] = ()
-        self._step = 0
         self._process = os.getpid()
 
     def __enter__(self) -> Preemption:
@@ -83,9 +84,6 @@ class Preemption(Callback):
         """Of each of ``SIGNALS``, whether this process has been sent it and has not obeyed yet."""
         return tuple(int(number in self._asked) for number in SIGNALS)
 
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._step = int(checkpoint["global_step"])
-
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, SteppedModule)
         pl_module.signals = self.asked
@@ -112,12 +110,16 @@ class Preemption(Callback):
     def _stop(self, trainer: Trainer, numbers: set[int]) -> None:
         assert self.checkpoints is not None
         began = time.monotonic()
-        self.checkpoints.save(trainer)
-        self._step = trainer.global_step
+        said = {}
+        try:
+            self.checkpoints.save(trainer)
+        except CheckpointNotWrittenError as error:
+            # The job has to leave all the same: it goes on from the one before, and the next one stops it.
+            said["error"] = str(error)
         if self.ranks.first:
             numbers |= self._asked  # also what came meanwhile: one request, and handed on once
         order = _ordered(numbers)
-        self._record(order[0], time.monotonic() - began)
+        self._record(order[0], time.monotonic() - began, **said)
         self._hand_on(order)
         self._asked -= numbers
 
@@ -153,9 +155,10 @@ class Preemption(Callback):
             self._handing = 0
             self._asked.discard(number)
 
-    def _record(self, number: int, seconds: float) -> None:
+    def _record(self, number: int, seconds: float, **said: str) -> None:
+        step = 0 if self.checkpoints is None else self.checkpoints.saved_at
         name = signal.Signals(number).name
-        self.recorder.event("preempted", step=self._step, signal=name, seconds=round(seconds, 3))
+        self.recorder.event("preempted", step=step, signal=name, seconds=round(seconds, 3), **said)
 
 
 def _ordered(numbers: Iterable[int]) -> list[int]:

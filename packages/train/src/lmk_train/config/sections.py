@@ -136,8 +136,9 @@ class RuntimeConfig(Section):
     nodes: PositiveInt = Field(default=1, json_schema_extra=TRANSIENT)
     """Nodes. More than one are started by a scheduler, as tasks of one step of srun."""
 
-    num_workers: NonNegativeInt = Field(default=0, json_schema_extra=TRANSIENT)
-    """Processes that read and tokenize rows; 0 does it in the training process."""
+    num_workers: NonNegativeInt | None = Field(default=None, json_schema_extra=TRANSIENT)
+    """Processes that lay out the batches of the next steps; 0 does it in the training process, between steps. Null is
+    1 where CUDA computes, which would wait, and else 0."""
 
     threads: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
     """CPU threads of torch; null leaves torch's own choice. Sums round differently with another number."""
@@ -156,8 +157,8 @@ class RuntimeConfig(Section):
     false always pads."""
 
     chunk_tokens: PositiveInt | None = Field(default=None, json_schema_extra=TRANSIENT)
-    """Tokens, padding included, that are held for a gradient at once: GradCache, which encodes the rest twice. Null
-    holds the whole batch. Halved on its own when a GPU's memory runs out. It never changes a gradient."""
+    """Tokens, with the padding where there is any, that are held for a gradient at once: GradCache, which encodes the
+    rest twice. Null holds the whole batch. Halved on its own when a GPU's memory runs out; never changes a gradient."""
 
     activation_checkpointing: bool = Field(default=False, json_schema_extra=TRANSIENT)
     """Keeps of each layer its input alone and computes the layer again on the way back: less memory, for about a third

@@ -59,6 +59,8 @@ class ContrastiveData(LightningDataModule):
             query_max_length=data.query_max_length,
             passage_max_length=data.passage_max_length,
         )
+        self.began_at = 0
+        """The step at which the trainer's batches begin."""
         self.dataset: ExampleDataset | None = None
         if data.stream_buffer is None:
             cache = TokenCache(
@@ -114,10 +116,12 @@ class ContrastiveData(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         assert self.trainer is not None
+        workers, kind = self.config.runtime.num_workers, self.trainer.strategy.root_device.type
+        self.began_at = self.trainer.global_step
         return self.batches(
-            self.trainer.global_step,
-            workers=self.config.runtime.num_workers,
-            pin_memory=self.trainer.strategy.root_device.type == "cuda",
+            self.began_at,
+            workers=int(kind == "cuda") if workers is None else workers,
+            pin_memory=kind == "cuda",
         )
 
     def summary(self) -> dict[str, Any]:

@@ -150,6 +150,8 @@ class PretrainingData(LightningDataModule):
         super().__init__()
         self.config, self.rank, self.world_size = config, rank, world_size
         data = config.data
+        self.began_at = 0
+        """The step at which the trainer's batches begin."""
         self.collator = MaskingCollator(config, tokenizer)
         cache = TextCache(tokenizer, data.max_length, folder=data.cache, max_faulty=data.max_faulty, report=report)
         self.texts = Texts(config, cache)
@@ -184,7 +186,9 @@ class PretrainingData(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         assert self.trainer is not None
-        return self.batches(self.trainer.global_step, workers=self.config.runtime.num_workers)
+        workers, kind = self.config.runtime.num_workers, self.trainer.strategy.root_device.type
+        self.began_at = self.trainer.global_step
+        return self.batches(self.began_at, workers=int(kind == "cuda") if workers is None else workers)
 
     def summary(self) -> dict[str, Any]:
         """What is trained on, for a record."""
