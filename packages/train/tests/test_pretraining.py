@@ -132,6 +132,16 @@ def test_chunks_workers_and_padding_change_no_gradient(make_pretrain, calm_model
         assert_same(pretrain(make_pretrain(**base, **other), tmp_path / f"{number}"), whole, atol=2e-6, rtol=1e-5)
 
 
+def test_bfloat16_is_close(make_pretrain, calm_model, tmp_path, recorder):
+    losses = []
+    for precision in ("fp32", "bf16"):
+        base = {"model": {"path": str(calm_model)}, "optim__steps": 1, "optim__warmup_steps": 0}
+        pretrain(make_pretrain(**base, precision=precision), tmp_path / precision, recorder)
+        losses.append([recorder.values[-1][1][f"train/{one}_loss"] for one in ("encoder", "decoder")])
+    assert losses[1] == pytest.approx(losses[0], rel=2e-2)
+    assert losses[1] != losses[0]
+
+
 def test_two_processes_are_one(make_pretrain, calm_model, tmp_path, recorder):
     base = {"model": {"path": str(calm_model)}, "optim__steps": 2, "optim__batch_size": 5}
     whole = pretrain(make_pretrain(**base), tmp_path / "one", recorder)
