@@ -129,7 +129,7 @@ def test_a_killed_build_leaves_nothing_that_looks_whole(
     with monkeypatch.context() as patch:
         patch.setattr(published, "write_json", killed)
         # As if by SIGKILL: nothing is cleared away.
-        patch.setattr(published._Writing, "abandon", lambda self: [one.close() for one in self.streams.values()])
+        patch.setattr(published.Writing, "abandon", lambda self: [one.close() for one in self.streams.values()])
         with pytest.raises(KeyboardInterrupt):
             build_published("msmarco-passage", [source], tmp_path / "out", report=quiet)
     (left,) = tmp_path.glob(".out.*.*")

@@ -137,9 +137,11 @@ def test_a_plan_says_all_that_a_run_lacks(tmp_path: Path) -> None:
         check_ready(plan, tmp_path, lambda kind, identity: False)
     said = str(caught.value)
     assert said.count("data:msmarco-passage is not here") == 1
-    assert (
-        "RetroMAE pre-training is not there yet: it can be planned, not run; rows that would start from it: pre" in said
-    )
+    assert said.count("data:retromae-225k is not here") == 1
+    assert "lmk data build retromae BOOKS WIKIPEDIA STACKEXCHANGE" in said
+    with pytest.raises(NotReady, match="retromae-225k"):
+        check_ready(plan, tmp_path, lambda kind, identity: kind == "evaluation")
+    check_ready(plan, tmp_path, lambda kind, identity: kind in ("training", "evaluation"))
 
 
 def test_what_is_done_needs_no_data(tmp_path: Path) -> None:

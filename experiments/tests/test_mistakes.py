@@ -275,7 +275,7 @@ def test_a_pretraining_alone_is_refused(name: str, tmp_path: Path) -> None:
         value = {**FILES["preset.yaml"], "model": {"path": "org/one"}, "pooling": {"kind": "cls"}, "init": "retromae"}
         write(tmp_path, {"own.yaml": value})
         name = str(tmp_path / "own.yaml")
-    with pytest.raises(ConfigError, match="pre-training is not there yet"):
+    with pytest.raises(ConfigError, match="a pre-training is made for a row of a grid"):
         load_training_file(name)
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from transformers import AutoModel
 
 from lmk_core import Embedder, load_encoder
-from lmk_core.encoders import EncoderError
+from lmk_core.encoders import EncoderError, load_language_head
 
 WIDTH, HEADS, INNER, LAYERS, VOCABULARY = 16, 2, 24, 2, 512
 PUBLISHED = {
@@ -206,3 +206,41 @@ def test_what_the_native_model_does_not_compute_is_refused(tmp_path, config, mes
     write_checkpoint(tmp_path / "model", published_weights(), **config)
     with pytest.raises(EncoderError, match=rf"model: config\.json: {message}"):
         load_encoder(tmp_path / "model")
+
+
+def test_a_published_gte_head_is_loaded_and_tied(tmp_path):
+    generator = torch.Generator().manual_seed(5)
+    shapes = {
+        "lm_head.dense.weight": (WIDTH, WIDTH),
+        "lm_head.dense.bias": (WIDTH,),
+        "lm_head.norm.weight": (WIDTH,),
+        "lm_head.norm.bias": (WIDTH,),
+        "lm_head.decoder.bias": (VOCABULARY,),
+    }
+    weights = {f"new.{name}": value for name, value in published_weights().items()}
+    weights |= {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED))
+    encoder = load_encoder(tmp_path)
+    head, loaded = load_language_head(tmp_path, encoder)
+    assert loaded
+    embeddings = encoder.get_input_embeddings().weight
+    assert torch.equal(embeddings, weights["new.embeddings.word_embeddings.weight"])
+    assert any(parameter is embeddings for parameter in head.parameters())
+    hidden = torch.randn(3, WIDTH, generator=generator)
+    made = functional.gelu(functional.linear(hidden, weights["lm_head.dense.weight"], weights["lm_head.dense.bias"]))
+    made = functional.layer_norm(
+        made, (WIDTH,), weights["lm_head.norm.weight"], weights["lm_head.norm.bias"], PUBLISHED["layer_norm_eps"]
+    )
+    expected = functional.linear(made, embeddings, weights["lm_head.decoder.bias"])
+    torch.testing.assert_close(head(hidden), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_type_without_a_masked_language_model_is_named(tmp_path):
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    model = CLIPTextModel(CLIPTextConfig(vocab_size=50, **sizes))
+    model.save_pretrained(tmp_path)
+    with pytest.raises(EncoderError, match="no masked language model to pre-train"):
+        load_language_head(tmp_path, model)

@@ -11,7 +11,7 @@ from lmk_core import Embedder
 from lmk_train import train
 from lmk_train.data import ContrastiveData
 from lmk_train.fitting import make_trainer
-from lmk_train.modules import ContrastiveModule, NonFiniteError, contrastive
+from lmk_train.modules import ContrastiveModule, NonFiniteError, stepping
 
 WILD = {"batch_size": 8, "learning_rate": 1e30, "gradient_clip": None}
 
@@ -23,7 +23,7 @@ def weights(model: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_fused_optimizer_is_clipped(precision, make_config, tmp_path, monkeypatch, recorder):
     """As on a GPU. Without the clip the first steps would be others."""
-    monkeypatch.setattr(contrastive, "make_optimizer", _fused(contrastive.make_optimizer))
+    monkeypatch.setattr(stepping, "make_optimizer", _fused(stepping.make_optimizer))
     train(make_config(precision=precision), tmp_path / "a", recorder)
     curve = recorder.curve("train/loss")
     assert len(curve) == 6

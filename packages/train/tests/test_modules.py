@@ -8,7 +8,7 @@ from lmk_train.data import ContrastiveData, RowKey
 from lmk_train.data.sampling import draw_negatives
 from lmk_train.loss import distillation, info_nce, similarity_logits
 from lmk_train.modules import ContrastiveModule, warmup_then_decay
-from lmk_train.modules.contrastive import make_optimizer
+from lmk_train.modules.stepping import make_optimizer
 
 
 @pytest.fixture

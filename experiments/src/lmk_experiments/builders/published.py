@@ -10,7 +10,7 @@ import shutil
 import socket
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ PUBLISHED: dict[str, Published] = {
 
 
 @dataclass
-class _Writing:
+class Writing:
     """The files that are being written, and what is known of them."""
 
     folder: Path
@@ -117,38 +117,54 @@ def build_published(
     """
     declared, layout = load_data_set(name), PUBLISHED[name]
     if out.exists():
-        return _found(declared, out)
+        return found_whole(declared, out)
     files = _chosen(layout, sources, report)
     wanted = assigned(files, languages) if layout.by_language else dict.fromkeys(files, "rows")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(out.with_name(f".{out.name}.lock")) as is_locked:
-        if out.exists():  # another process was building it
-            return _found(declared, out)
-        prefix = f".{out.name}.{socket.gethostname()}."
-        if is_locked:  # what lies here of this machine is of killed builds; another machine may not see the lock
-            for left in out.parent.glob(f"{prefix}*"):
-                shutil.rmtree(left, ignore_errors=True)
-        writing = _Writing(Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent)))
-        try:
-            read, findings = [], Findings(keep=None)
-            for file in files:
-                report(f"reading {file}" + (f" ({wanted[file]})" if layout.by_language else ""))
-                with contextlib.nullcontext() if progress is None else progress(str(file)) as bar:
-                    read.append(_copy(file, wanted[file], writing, findings, layout, max_faulty, bar))
-            written = writing.close()
-            problem = _other_counts(declared, written)
-            if problem and not any_count:
-                raise ValueError(f"{problem}; --any-count builds it all the same, as an excerpt")
-            write_json(writing.folder / MANIFEST, _manifest(declared, problem, read, written, findings))
-            writing.folder.chmod(0o755)
-            writing.folder.rename(out)
-        finally:
-            writing.abandon()
+    with new_folder(out) as writing:
+        if writing is None:
+            return found_whole(declared, out)
+        read, findings = [], Findings(keep=None)
+        for file in files:
+            report(f"reading {file}" + (f" ({wanted[file]})" if layout.by_language else ""))
+            with contextlib.nullcontext() if progress is None else progress(str(file)) as bar:
+                read.append(_copy(file, wanted[file], writing, findings, layout, max_faulty, bar))
+        written = writing.close()
+        problem = _other_counts(declared, written)
+        if problem and not any_count:
+            raise ValueError(f"{problem}; --any-count builds it all the same, as an excerpt")
+        write_json(writing.folder / MANIFEST, manifest(declared, problem, read, written, findings))
     report(f"{findings.rows:,} rows in {len(written)} files" + (f": {problem}" if problem else ""))
     return out
 
 
-def _found(declared: DataSet, out: Path) -> Path:
+@contextlib.contextmanager
+def new_folder(out: Path) -> Generator[Writing | None]:
+    """A folder beside ``out`` that is renamed when the block has ended well: a build that is killed leaves nothing that
+    looks whole. ``None`` where another process has built it meanwhile."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with locked(out.with_name(f".{out.name}.lock")) as is_locked:
+        if out.exists():  # another process was building it
+            yield None
+            return
+        prefix = f".{out.name}.{socket.gethostname()}."
+        if is_locked:  # what lies here of this machine is of killed builds; another machine may not see the lock
+            for left in out.parent.glob(f"{prefix}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        writing = Writing(Path(tempfile.mkdtemp(prefix=prefix, dir=out.parent)))
+        try:
+            yield writing
+            writing.folder.chmod(0o755)
+            writing.folder.rename(out)
+        finally:
+            writing.abandon()
+
+
+def found_whole(declared: DataSet, out: Path) -> Path:
+    """The folder, if it holds the whole data set in its present version.
+
+    Raises:
+        ValueError: it does not.
+    """
     manifest = read_json(out / MANIFEST) if out.is_dir() else None
     if isinstance(manifest, dict) and (manifest.get("name"), manifest.get("version")) == (
         declared.name,
@@ -182,7 +198,7 @@ def _chosen(layout: Published, sources: list[Path], report: Report) -> dict[Path
 def _copy(
     file: Path,
     target: str,
-    writing: _Writing,
+    writing: Writing,
     findings: Findings,
     layout: Published,
     max_faulty: float,
@@ -225,13 +241,14 @@ def _other_counts(declared: DataSet, written: list[dict[str, Any]]) -> str | Non
     return None
 
 
-def _manifest(
+def manifest(
     declared: DataSet,
     problem: str | None,
     read: list[dict[str, Any]],
     written: list[dict[str, Any]],
     findings: Findings,
 ) -> dict[str, Any]:
+    """What ``DATA.json`` says; with a ``problem`` the data is an excerpt."""
     return {
         "schema": 1,
         "name": declared.name,

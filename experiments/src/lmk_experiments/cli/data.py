@@ -80,7 +80,8 @@ def build_data(
         str,
         typer.Argument(
             metavar="NAME",
-            help="quickstart, or quickstart-tiny (seconds); published: msmarco-passage, msmarco-document, bge-m3.",
+            help="quickstart, or quickstart-tiny (seconds); published: msmarco-passage, msmarco-document, bge-m3; "
+            "retromae: texts for pre-training.",
         ),
     ],
     sources: Annotated[
@@ -100,15 +101,18 @@ def build_data(
         list[str] | None,
         typer.Option("--language", metavar="PATTERN=CODE", help="bge-m3: the language of files whose path matches."),
     ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="retromae: which sample of the texts.")] = 0,
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
     """Build data once; a second call finds it there.
 
     quickstart: data and models under the root, from what is installed. msmarco-passage, msmarco-document, bge-m3: the
-    training layout of the paper, from the parts that were published, with their rows counted.
+    training layout of the paper, from the parts that were published, with their rows counted. retromae: a sample of
+    texts, equally many from each FROM (the paper's are BookCorpus, Wikipedia, StackExchange).
     """
     from lmk_experiments.builders import BUILDERS, build
     from lmk_experiments.builders.published import PUBLISHED, build_published
+    from lmk_experiments.builders.texts import RETROMAE, SHORT_NAME, build_texts
     from lmk_experiments.configs import explain
 
     where = real_root(root)
@@ -117,8 +121,26 @@ def build_data(
             raise ValueError(f"{name} is made from what is installed; it takes neither files nor options for them")
         typer.echo(build(name, where, report=typer.echo))
         return
+    if name in (SHORT_NAME, RETROMAE):
+        if not sources or languages:
+            raise ValueError(
+                f"{name} is sampled from texts of yours: lmk data build {name} BOOKS WIKIPEDIA STACKEXCHANGE"
+            )
+        place = out or where / "data" / RETROMAE
+        typer.echo(
+            build_texts(
+                sources,
+                place,
+                seed=seed,
+                any_count=any_count,
+                max_faulty=max_faulty,
+                report=typer.echo,
+                progress=_bar,
+            )
+        )
+        return
     if name not in PUBLISHED:
-        raise ValueError(f"nothing builds {name!r}; {explain(name, [*BUILDERS, *PUBLISHED])}")
+        raise ValueError(f"nothing builds {name!r}; {explain(name, [*BUILDERS, *PUBLISHED, SHORT_NAME])}")
     if not sources:
         raise ValueError(f"{name} is built from published files: lmk data build {name} FILE_OR_FOLDER...")
     folder = build_published(

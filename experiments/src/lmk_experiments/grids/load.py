@@ -30,7 +30,7 @@ from lmk_train.config import PretrainConfig, TrainConfig
 TRAINING_KEYS = tuple(TrainConfig.model_fields)
 
 USE_SEEDS = "a grid trains every row once for each of its `seeds`: write these, for example seeds: [0, 1, 2]"
-NO_PRETRAINING = "RetroMAE pre-training is not there yet: it can be planned, not run"
+ONLY_IN_A_GRID = "a pre-training is made for a row of a grid, which names it as init and gives it model and pooling"
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ def load_training_file(name: str, assignments: tuple[str, ...] = ()) -> TrainCon
     """Read one complete training: a preset by name, or a YAML file.
 
     Raises:
-        ConfigError: as ``load_grid_file``; or it is a pre-training, or starts from one: nothing runs these yet.
+        ConfigError: as ``load_grid_file``; or it is a pre-training, or starts from one: these are rows of a grid.
     """
     path = find_file(name, "presets")
     document = load_document(path, shown(path))
     if PRETRAINING_KEY in document.value:
-        raise ConfigError([document.problem((PRETRAINING_KEY,), NO_PRETRAINING)])
+        raise ConfigError([document.problem((PRETRAINING_KEY,), ONLY_IN_A_GRID)])
     layers = Layers()
     extras = Extras()
     add_bases(layers, document.value.get("base", []), document, ("base",), extras)
@@ -115,7 +115,7 @@ def load_training_file(name: str, assignments: tuple[str, ...] = ()) -> TrainCon
     localize(layers)
     config = validate(TrainConfig, layers.value, layers.problem)
     if config.init is not None:
-        raise ConfigError([layers.problem(("init",), NO_PRETRAINING)])
+        raise ConfigError([layers.problem(("init",), ONLY_IN_A_GRID)])
     return config
 
 

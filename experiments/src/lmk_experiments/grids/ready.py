@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lmk_experiments.datasets import DataSetMissing, data_files, data_path, is_data_reference
-from lmk_experiments.grids.load import NO_PRETRAINING
 from lmk_experiments.grids.plan import Plan
 
 
@@ -21,16 +20,18 @@ def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> 
         is_done: whether the cell of this kind (``pretraining``, ``training``, ``evaluation``) and identity is done.
 
     Raises:
-        NotReady: published data that is not on this machine, or a pre-training that is not done.
+        NotReady: published data that is not on this machine.
     """
     reasons: dict[str, None] = {}
-    waiting = [
-        training.row
+    needed = {
+        training.pretraining.id
         for training in plan.trainings
-        if (first := training.pretraining) and not (first.id and is_done("pretraining", first.id))
-    ]
-    if waiting:
-        reasons[f"{NO_PRETRAINING}; rows that would start from it: {', '.join(dict.fromkeys(waiting))}"] = None
+        if training.pretraining and not (training.id and is_done("training", training.id))
+    }
+    for first in plan.pretrainings:
+        if first.id in needed and not (first.id and is_done("pretraining", first.id)):
+            for reference in first.config.data.paths:
+                _look(lambda reference=reference: data_files(reference, root), reference, reasons)
     for training in plan.trainings:
         if training.id is not None and is_done("training", training.id):
             continue

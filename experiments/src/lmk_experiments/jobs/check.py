@@ -9,6 +9,7 @@ from lmk_eval.labels.folder import read_labels
 from lmk_eval.tasks.folder import read_folder
 from lmk_experiments.grids import Plan
 from lmk_train.data.reading import check_file
+from lmk_train.pretraining.reading import check_texts
 
 _READERS: dict[str, Callable[[str, str], object]] = {"folder": read_folder, "labels": read_labels}
 """What reads a task's own folder and says what is wrong with it."""
@@ -22,6 +23,12 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     Raises:
         ValueError: a faulty line; the message names file, line and key, and what would be valid.
     """
+    for first in plan.pretrainings:
+        if first.id is None or not is_done("pretraining", first.id):
+            data = first.config.data
+            for reference in filter(_is_here, data.paths):
+                report(f"reading {reference}")
+                check_texts(reference, max_length=data.max_length, max_faulty=data.max_faulty)
     allowed: dict[str, float] = {}
     for training in plan.trainings:
         if training.id is None or not is_done("training", training.id):
@@ -31,7 +38,7 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
                 allowed[reference] = min(allowed.get(reference, 1.0), data.max_faulty)
             if data.validation is not None:
                 allowed[data.validation] = 0.0
-    files = {reference: share for reference, share in allowed.items() if Path(reference).exists()}
+    files = {reference: share for reference, share in allowed.items() if _is_here(reference)}
     own = dict.fromkeys(
         (task.kind, str(task.local), task.split or "test")
         for _, evaluation in plan.evaluations
@@ -45,3 +52,7 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     for kind, folder, split in own:
         report(f"reading {folder}")
         _READERS[kind](folder, split)
+
+
+def _is_here(reference: str) -> bool:
+    return Path(reference).exists()

@@ -1,4 +1,4 @@
-"""A plan as jobs: one a training, one for all readings of it on its suites."""
+"""A plan as jobs: one a pre-training, one a training, one for all readings of it on its suites."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedTraining
+from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedPretraining, PlannedTraining
 from lmk_experiments.jobs.shares import share_of
 from lmk_experiments.profiles import Facts, Profile, resources_of, shares_of, split_by
 from lmk_experiments.records import (
@@ -17,6 +17,7 @@ from lmk_experiments.records import (
     RowRecord,
     TrainingRecord,
     evaluation_cell,
+    pretraining_cell,
     training_cell,
 )
 from lmk_slurm import Job, Resources
@@ -28,6 +29,7 @@ def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
     Raises:
         ValueError: some data of the plan is not built, so its cells have no identity.
     """
+    first = [TrainingRecord(_known(one.id), one.row, one.seed) for one in plan.pretrainings]
     trainings = [TrainingRecord(_known(training.id), training.row, training.seed) for training in plan.trainings]
     rows = [
         RowRecord(
@@ -41,7 +43,7 @@ def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
         for row in plan.rows
     ]
     elsewhere = [ElsewhereRecord(one.row, one.results, one.scores, one.missing) for one in plan.elsewhere]
-    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source, elsewhere)
+    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source, elsewhere, pretrainings=first)
 
 
 def write_cells(
@@ -59,6 +61,9 @@ def write_cells(
     """
     record = record_of(plan, table)
     cells: list[Cell] = []
+    for first in plan.pretrainings:
+        cell = pretraining_cell(root, _known(first.id))
+        cells.append(cell.create("pretraining", first.config.model_dump(mode="json")))
     for training in plan.trainings:
         cell = training_cell(root, _known(training.id))
         cells.append(cell.create("training", training.config.model_dump(mode="json")))
@@ -74,7 +79,7 @@ def write_cells(
 
 def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | None = None) -> list[Job]:
     """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else, or, where the
-    resources cut it into shares, for the jobs of these.
+    resources cut it into shares, for the jobs of these; a training waits for the pre-training that it starts from.
 
     Args:
         profile: what jobs ask there. Without one they run on this machine, each as one process: a training starts its
@@ -84,17 +89,18 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
         ValueError: what the grid and the profile ask does not fit together.
     """
     jobs: list[Job] = []
+    before: dict[str, str] = {}
+    for first in plan.pretrainings:
+        cell = pretraining_cell(root, _known(first.id))
+        job = _training_job(f"pretrain {_label(first, record)}", cell, _pretraining_facts(first), plan, profile)
+        before[_known(first.id)] = job.name
+        jobs.append(job)
     for planned in plan.trainings:
         cell = training_cell(root, _known(planned.id))
-        label = planned.row if _one_seed(record) else f"{planned.row}, seed {planned.seed}"
-        train = Job(
-            name=f"train {label}",
-            function="lmk_experiments.jobs.train:run_training",
-            argument=str(cell.folder),
-            logs=cell.folder / "logs",
-            done=(_marker(cell),),
-            resources=_resources(_training_facts(planned), plan, profile),
-        )
+        label = _label(planned, record)
+        train = _training_job(f"train {label}", cell, _training_facts(planned), plan, profile)
+        if planned.pretraining is not None:
+            train = replace(train, after=(before[_known(planned.pretraining.id)],))
         jobs.append(train)
         for suites, evaluations in _split(plan, planned, profile):
             readings = [evaluation_cell(root, _known(evaluation.id)) for evaluation in evaluations]
@@ -136,6 +142,21 @@ def _share_jobs(score: Job, readings: Sequence[Cell], count: int) -> list[Job]:
     return jobs
 
 
+def _training_job(name: str, cell: Cell, facts: Facts, plan: Plan, profile: Profile | None) -> Job:
+    return Job(
+        name=name,
+        function="lmk_experiments.jobs.train:run_training",
+        argument=str(cell.folder),
+        logs=cell.folder / "logs",
+        done=(_marker(cell),),
+        resources=_resources(facts, plan, profile),
+    )
+
+
+def _label(planned: PlannedTraining | PlannedPretraining, record: GridRecord) -> str:
+    return planned.row if _one_seed(record) else f"{planned.row}, seed {planned.seed}"
+
+
 def _resources(facts: Facts, plan: Plan, profile: Profile | None) -> Resources:
     found = resources_of(facts, plan.resources, profile)
     return replace(found, nodes=1, tasks=1) if profile is None else found
@@ -161,6 +182,13 @@ def _training_facts(training: PlannedTraining) -> Facts:
     return Facts(
         "training", training.row, training.config.model.path, longest, devices=runtime.devices, nodes=runtime.nodes
     )
+
+
+def _pretraining_facts(first: PlannedPretraining) -> Facts:
+    """A pre-training asks for what a training of its length does."""
+    config, runtime = first.config, first.config.runtime
+    length = config.data.max_length
+    return Facts("training", first.row, config.model.path, length, devices=runtime.devices, nodes=runtime.nodes)
 
 
 def _one_seed(record: GridRecord) -> bool:

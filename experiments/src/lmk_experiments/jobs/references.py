@@ -9,6 +9,8 @@ from typing import Any
 from lmk_eval.suites import LOCAL_KINDS
 from lmk_experiments.builders import is_builtin_reference, locate
 from lmk_experiments.datasets import data_path, is_data_reference
+from lmk_experiments.grids.plan import PRETRAINING_PREFIX
+from lmk_experiments.records import CellError, pretraining_cell
 
 
 def real(reference: str, root: Path) -> str:
@@ -23,19 +25,34 @@ def real(reference: str, root: Path) -> str:
 
 
 def real_training(config: dict[str, Any], root: Path) -> dict[str, Any]:
-    """A training's configuration with real paths; tokenized texts are kept below the root, for all its cells."""
-    data, model = config["data"], config["model"]
-    validation = data.get("validation")
-    return {
-        **config,
-        "model": {**model, "path": real(model["path"], root)},
-        "data": {
-            **data,
-            "train": [_real_set(entry, root) for entry in data["train"]],
-            "validation": None if validation is None else real(validation, root),
-            "cache": data.get("cache") or os.environ.get("LMK_CACHE") or str(root / "cache"),
-        },
-    }
+    """The configuration of a training or a pre-training with real paths; tokenized texts are kept below the root, for
+    all its cells.
+
+    Raises:
+        CellError: the pre-training that it starts from is not done.
+        DataSetMissing: published data that is not on this machine.
+    """
+    data, model = dict(config["data"]), config["model"]
+    data["train"] = [_real_set(entry, root) for entry in data["train"]]
+    if data.get("validation") is not None:
+        data["validation"] = real(data["validation"], root)
+    data["cache"] = data.get("cache") or os.environ.get("LMK_CACHE") or str(root / "cache")
+    values = {**config, "model": {**model, "path": real(model["path"], root)}, "data": data}
+    if config.get("init") is not None:
+        values["init"] = str(_pretrained(config["init"], root))
+    return values
+
+
+def _pretrained(init: str, root: Path) -> Path:
+    """The folder of the pre-training that a fine-tune starts from.
+
+    Raises:
+        CellError: it is not done.
+    """
+    cell = pretraining_cell(root, init.removeprefix(PRETRAINING_PREFIX))
+    if cell.done() is None:
+        raise CellError(f"{cell.folder} is not done, so there is nothing to start from yet")
+    return cell.folder
 
 
 def _real_set(entry: Any, root: Path) -> Any:

@@ -1,4 +1,4 @@
-"""The job of a training cell: one process, or every task of an srun step."""
+"""The job of a training or pre-training cell: one process, or every task of an srun step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_training(folder: str) -> None:
-    """Train the cell in ``folder`` unless it is done: the function of a training job.
+    """Train the cell in ``folder`` unless it is done: the function of a training job, and of a pre-training's.
 
     Of several tasks of one srun step the first claims the cell, records, and writes ``DONE.json``. The others wait for
     its word and end well where there is nothing to do; one that fails says so on the line, and srun ends the step.
@@ -35,8 +35,9 @@ def _lead(cell: Cell, step: FirstEnd | None) -> None:
 
     def work(recorder: CellRecorder) -> dict[str, Any]:
         nonlocal told
-        model = cell.config["model"]
-        require_model(model["path"], model.get("revision"))
+        model, init = cell.config["model"], cell.config.get("init")
+        if init is None:
+            require_model(model["path"], model.get("revision"))
         values = real_training(cell.config, cell.root)
         if step is not None:
             # Where a training runs is no part of what it is: the job's resources say how many ranks there are.
@@ -67,7 +68,9 @@ def _follow(cell: Cell, step: OtherEnd) -> None:
 
 def _train(values: dict[str, Any], cell: Cell, recorder: CellRecorder | None, step: FirstEnd | OtherEnd | None) -> None:
     with quick_imports():
-        from lmk_train import train
-        from lmk_train.config import TrainConfig
+        from lmk_train import PretrainConfig, TrainConfig, pretrain, train
     quiet_progress()
-    train(TrainConfig.model_validate(values), cell.folder, recorder, step)
+    if cell.kind == "pretraining":
+        pretrain(PretrainConfig.model_validate(values), cell.folder, recorder, step)
+    else:
+        train(TrainConfig.model_validate(values), cell.folder, recorder, step)

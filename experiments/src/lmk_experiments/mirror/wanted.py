@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from lmk_experiments.mirror.names import MAX_NAME, cut, flatten, path_name, score_name
 from lmk_experiments.mirror.store import Kind
-from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
+from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pretraining_cell, training_cell
 
 Status = Literal["SCHEDULED", "RUNNING", "FINISHED", "FAILED", "KILLED"]
 MAX_SCORES = 60
@@ -28,12 +28,14 @@ class Place:
     Attributes:
         rows: the rows that use it, by grid and row, in the grids' order.
         suite: of an evaluation, the suite's name.
+        is_pretraining: whether this training comes before another.
     """
 
     id: str
     kind: Kind
     seed: int
     suite: str | None = None
+    is_pretraining: bool = False
     grids: set[str] = field(default_factory=set)
     rows: list[str] = field(default_factory=list)
 
@@ -42,6 +44,7 @@ class Place:
         """The name of its run."""
         row = self.rows[0] if self.rows else self.id
         name = row if self.suite is None else f"{row} / {self.suite}"
+        name = f"{name} / pre-training" if self.is_pretraining else name
         return f"{name} / seed {self.seed}" if self.seed else name
 
 
@@ -77,6 +80,9 @@ def places(grids: Iterable[GridRecord]) -> dict[tuple[Kind, str], Place]:
             place.rows.append(row)
 
     for grid in grids:
+        for first in grid.pretrainings:
+            add("training", first.id, first.seed, first.row, grid.name)
+            found["training", first.id].is_pretraining = True
         for training in grid.trainings:
             add("training", training.id, training.seed, training.row, grid.name)
         for row in grid.rows:
@@ -87,7 +93,7 @@ def places(grids: Iterable[GridRecord]) -> dict[tuple[Kind, str], Place]:
 
 def wanted(root: Path, place: Place) -> Wanted | None:
     """What MLflow should hold of the cell at ``place``; ``None`` while it was not started."""
-    cell = (training_cell if place.kind == "training" else evaluation_cell)(root, place.id)
+    cell = _cell(root, place)
     if not (cell.folder / "cell.json").exists():
         return None
     done, state, events = cell.done(), cell.state(), cell.events()
@@ -95,7 +101,7 @@ def wanted(root: Path, place: Place) -> Wanted | None:
         return None
     tags = {
         "lmk.cell": place.id,
-        "lmk.kind": place.kind,
+        "lmk.kind": "pretraining" if place.is_pretraining else place.kind,
         "lmk.row": cut(",".join(place.rows)),
         "lmk.grids": ",".join(sorted(place.grids)),
         "lmk.seed": str(place.seed),
@@ -122,6 +128,12 @@ def wanted(root: Path, place: Place) -> Wanted | None:
         scores,
         artifacts,
     )
+
+
+def _cell(root: Path, place: Place) -> Cell:
+    if place.is_pretraining:
+        return pretraining_cell(root, place.id)
+    return (training_cell if place.kind == "training" else evaluation_cell)(root, place.id)
 
 
 def run_status(state: State) -> Status:

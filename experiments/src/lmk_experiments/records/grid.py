@@ -84,6 +84,8 @@ class GridRecord:
     table: dict[str, Any] | None = None
     source: str = field(default="")
     elsewhere: list[ElsewhereRecord] = field(default_factory=list)
+    pretrainings: list[TrainingRecord] = field(default_factory=list)
+    """What some of the trainings start from, each under the first row that does."""
 
     def save(self, root: Path) -> None:
         """Write ``<root>/grids/<name>/grid.json``."""
@@ -116,6 +118,10 @@ def load_grid(root: Path, name: str) -> GridRecord:
         title=value["title"],
         table=value.get("table"),
         source=value.get("source", ""),
+        pretrainings=[
+            TrainingRecord(**_part(one, _TRAINING, f"{path}: pretrainings[{index}]"))
+            for index, one in enumerate(value.get("pretrainings") or [])
+        ],
         trainings=[
             TrainingRecord(**_part(one, _TRAINING, f"{path}: trainings[{index}]"))
             for index, one in enumerate(value["trainings"])

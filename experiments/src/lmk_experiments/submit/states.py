@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lmk_experiments.jobs.shares import share_failed, shares_of, shares_said
-from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, training_cell
+from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pretraining_cell, training_cell
 from lmk_experiments.records.attempts import OUT_OF_MEMORY, Attempt, attempts, gpu_hours
 from lmk_experiments.records.cell import FAILURES, is_stop
 from lmk_experiments.records.claim import heartbeat, read_claim
@@ -246,6 +246,9 @@ def _more_memory(job: JobNote) -> str:
 
 
 def _cells(record: GridRecord, root: Path) -> list[tuple[Cell, str, str, int, str]]:
+    pretrainings = [
+        (pretraining_cell(root, first.id), "pretraining", first.row, first.seed, "") for first in record.pretrainings
+    ]
     trainings = [
         (training_cell(root, training.id), "training", training.row, training.seed, "") for training in record.trainings
     ]
@@ -254,7 +257,7 @@ def _cells(record: GridRecord, root: Path) -> list[tuple[Cell, str, str, int, st
         for row in record.rows
         for suite, identity in row.evaluations.items()
     ]
-    return [*trainings, *evaluations]
+    return [*pretrainings, *trainings, *evaluations]
 
 
 def _last_value(path: Path, name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Contrastive fine-tuning of embedding models with any pooling."""
+"""Pre-training and contrastive fine-tuning of embedding models with any pooling."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lmk_train.callbacks.checkpoints import CheckpointMismatchError
-    from lmk_train.config import TrainConfig
+    from lmk_train.config import PretrainConfig, TrainConfig
     from lmk_train.data.errors import DataError
     from lmk_train.modules.divergence import DivergenceError
     from lmk_train.modules.finite import NonFiniteError
-    from lmk_train.training import train
+    from lmk_train.training import pretrain, train
 
-__all__ = ["CheckpointMismatchError", "DataError", "DivergenceError", "NonFiniteError", "TrainConfig", "train"]
+__all__ = [
+    "CheckpointMismatchError",
+    "DataError",
+    "DivergenceError",
+    "NonFiniteError",
+    "PretrainConfig",
+    "TrainConfig",
+    "pretrain",
+    "train",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -23,7 +32,9 @@ __getattr__, __dir__ = lazy_exports(
         "DataError": ".data.errors",
         "DivergenceError": ".modules.divergence",
         "NonFiniteError": ".modules.finite",
+        "PretrainConfig": ".config",
         "TrainConfig": ".config",
+        "pretrain": ".training",
         "train": ".training",
     },
 )

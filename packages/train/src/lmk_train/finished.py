@@ -6,13 +6,13 @@ import json
 import os
 from pathlib import Path
 
-from lmk_train.config import TrainConfig
+from lmk_train.config import AnyConfig
 from lmk_train.config.resumable import digest
 
 MARKER = "TRAINED.json"
 
 
-def is_finished(config: TrainConfig, folder: Path) -> bool:
+def is_finished(config: AnyConfig, folder: Path) -> bool:
     """Whether ``folder/model`` is whole and was trained by ``config``."""
     try:
         marked = json.loads((folder / MARKER).read_bytes())
@@ -21,7 +21,7 @@ def is_finished(config: TrainConfig, folder: Path) -> bool:
     return isinstance(marked, dict) and marked.get("config") == digest(config) and (folder / "model").is_dir()
 
 
-def mark_finished(config: TrainConfig, folder: Path) -> None:
+def mark_finished(config: AnyConfig, folder: Path) -> None:
     """Says that ``folder/model`` is whole: after this its checkpoints are not needed any more.
 
     The model is flushed to the disk first: no crash of the machine leaves a mark beside files that are empty.

@@ -10,15 +10,18 @@ import time
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import LightningDataModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from lmk_core import Embedder
+from lmk_core.encoders import load_language_head
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_train.callbacks.checkpoint_files import CheckpointFiles, remove_drafts
 from lmk_train.callbacks.checkpoints import Checkpoints, find_checkpoint
@@ -26,24 +29,42 @@ from lmk_train.callbacks.preemption import Preemption
 from lmk_train.callbacks.recording import MetricsReporter, ProgressBar, TokenizingReport
 from lmk_train.callbacks.several import MeetAfterValidation
 from lmk_train.callbacks.validation import RetrievalValidation
-from lmk_train.config import TrainConfig
+from lmk_train.config import AnyConfig, PretrainConfig, TrainConfig
 from lmk_train.config.card import for_card
 from lmk_train.data.module import ContrastiveData
 from lmk_train.data.reading import Rows
 from lmk_train.finished import is_finished, mark_finished, remove_mark
 from lmk_train.modules.contrastive import ContrastiveModule
 from lmk_train.modules.finite import check_weights
+from lmk_train.modules.stepping import SteppedModule
+from lmk_train.pretraining.data import PretrainingData
+from lmk_train.pretraining.module import PretrainingModule
+from lmk_train.pretraining.weights import note_weights, started_from
 from lmk_train.ranks.group import Ranks, RanksEnvironment, UnwrappedStrategy
+from lmk_train.retromae import RetroMae
 
 _PRECISION = {"fp32": "32-true", "bf16": "bf16-mixed"}
 
 
-def on_gpu(config: TrainConfig) -> bool:
+@dataclass
+class Work:
+    """What is trained, made of a configuration."""
+
+    embedder: Embedder
+    """Shares its weights with the module, and is saved at the end."""
+    data: ContrastiveData | PretrainingData
+    module: SteppedModule
+    validation: RetrievalValidation | None = None
+    told: dict[str, Any] = field(default_factory=dict)
+    """What the event ``start`` says beside what it always says."""
+
+
+def on_gpu(config: AnyConfig) -> bool:
     """Whether the training runs on CUDA devices."""
     return config.runtime.accelerator in {"auto", "gpu", "cuda"} and torch.cuda.is_available()
 
 
-def fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> None:
+def fit(config: AnyConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> None:
     """Trains as one of ``ranks``; returns when the model is whole and marked, on all of them.
 
     The first rank alone reports to ``recorder``, validates (the others wait), and writes.
@@ -63,16 +84,28 @@ def fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks) -> 
         _fit(config, folder, recorder, ranks, preemption)
 
 
-def _fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks, preemption: Preemption) -> None:
+def _fit(config: AnyConfig, folder: Path, recorder: Recorder, ranks: Ranks, preemption: Preemption) -> None:
     began = time.monotonic()
     seed_everything(config.seed)
-    embedder = Embedder.from_pretrained(
-        config.model.path,
-        pooling=config.pooling,
-        max_length=config.data.passage_max_length,
-        device="cpu",  # Lightning moves it
-        revision=config.model.revision,
-    )
+    if isinstance(config, TrainConfig):
+        work = fine_tuning(config, recorder, ranks)
+    else:
+        work = pre_training(config, recorder, ranks)
+    _record_start(config, work, recorder, ranks)
+    _seed_dropout(config.seed, ranks)
+    _run(config, folder, recorder, ranks, work, preemption)
+    preemption.finish()
+    if ranks.first:
+        _save(config, folder, work.embedder)
+        recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))
+    ranks.meet()
+
+
+def fine_tuning(config: TrainConfig, recorder: Recorder, ranks: Ranks) -> Work:
+    """What a fine-tune needs, before its first step."""
+    embedder, told = started_from(config)
+    if told and ranks.first:
+        recorder.event("initialized", **told)
     with ranks.in_turn():
         data = ContrastiveData(
             config,
@@ -82,43 +115,52 @@ def _fit(config: TrainConfig, folder: Path, recorder: Recorder, ranks: Ranks, pr
             report=TokenizingReport(recorder),
         )
     validation = _validation(config, embedder, recorder) if ranks.first else None
-    _record_start(config, embedder, data, recorder, ranks)
-    _seed_dropout(config.seed, ranks)
-    _run(config, folder, recorder, ranks, embedder, data, validation, preemption)
-    preemption.finish()
-    if ranks.first:
-        _save(config, folder, embedder)
-        recorder.event("finished", steps=config.optim.steps, seconds=round(time.monotonic() - began, 3))
-    ranks.meet()
+    return Work(embedder, data, ContrastiveModule(embedder.module, embedder.tokenizer, config), validation)
 
 
-def _save(config: TrainConfig, folder: Path, embedder: Embedder) -> None:
+def pre_training(config: PretrainConfig, recorder: Recorder, ranks: Ranks) -> Work:
+    """What a pre-training needs, before its first step."""
+    embedder = Embedder.from_pretrained(
+        config.model.path,
+        pooling=config.pooling,
+        max_length=config.data.max_length,
+        device="cpu",
+        revision=config.model.revision,
+    )
+    encoder = embedder.module.encoder
+    head, is_loaded = load_language_head(config.model.path, encoder, revision=config.model.revision)
+    with ranks.in_turn():
+        data = PretrainingData(
+            config,
+            embedder.tokenizer,
+            rank=ranks.place.rank,
+            world_size=ranks.place.size,
+            report=TokenizingReport(recorder),
+        )
+    module = PretrainingModule(RetroMae(embedder.module, head), config)
+    return Work(embedder, data, module, told={"head": "of the checkpoint" if is_loaded else "new"})
+
+
+def _save(config: AnyConfig, folder: Path, embedder: Embedder) -> None:
     embedder.module.eval()
     check_weights(embedder.module, config.optim.steps, config.optim)
     remove_mark(folder)
     embedder.save_pretrained(folder / "model", training=for_card(config))
+    if isinstance(config, PretrainConfig):
+        note_weights(embedder.module, folder)
     mark_finished(config, folder)
     remove_checkpoints(folder)
 
 
-def _run(
-    config: TrainConfig,
-    folder: Path,
-    recorder: Recorder,
-    ranks: Ranks,
-    embedder: Embedder,
-    data: ContrastiveData,
-    validation: RetrievalValidation | None,
-    preemption: Preemption,
-) -> None:
+def _run(config: AnyConfig, folder: Path, recorder: Recorder, ranks: Ranks, work: Work, preemption: Preemption) -> None:
     path = folder / "checkpoints" / "last.ckpt"
-    steps, rows = config.optim.steps, data.rows
+    steps, rows, validation = config.optim.steps, work.data.rows, work.validation
     preemption.checkpoints = Checkpoints(config, path, rows, ranks)
     callbacks: list[Callback] = [
         MetricsReporter(recorder, config.runtime.log_every, steps),
         *([ProgressBar(steps)] if ranks.first else []),
         *([] if validation is None else [validation]),
-        MeetAfterValidation(config, preemption.meet),
+        *([MeetAfterValidation(config, preemption.meet)] if isinstance(config, TrainConfig) else []),
         # Last, so that a checkpoint means that everything else of its step was done.
         preemption.checkpoints,
         preemption,
@@ -127,13 +169,13 @@ def _run(
         trainer = make_trainer(config, folder, callbacks, ranks)
         if steps:
             resume = _checkpoint(config, path, rows, recorder, ranks)
-            _run_steps(trainer, ContrastiveModule(embedder.module, embedder.tokenizer, config), data, resume)
+            _run_steps(trainer, work.module, work.data, resume)
         if validation is not None and validation.measured_at != steps:
             # No step was taken: 0 were asked, or a checkpoint held the last one.
             validation.run_as_trained(trainer, steps)
 
 
-def _checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Recorder, ranks: Ranks) -> Path | None:
+def _checkpoint(config: AnyConfig, path: Path, rows: int, recorder: Recorder, ranks: Ranks) -> Path | None:
     """What to resume from: the first rank looks, so that all see the same."""
     found = None
     if ranks.first:
@@ -142,7 +184,7 @@ def _checkpoint(config: TrainConfig, path: Path, rows: int, recorder: Recorder, 
     return ranks.share(found)
 
 
-def _run_steps(trainer: Trainer, module: ContrastiveModule, data: ContrastiveData, resume: Path | None) -> None:
+def _run_steps(trainer: Trainer, module: SteppedModule, data: LightningDataModule, resume: Path | None) -> None:
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         trainer.fit(module, datamodule=data, ckpt_path=resume, weights_only=True)
@@ -158,7 +200,7 @@ def remove_checkpoints(folder: Path) -> None:
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
-def make_trainer(config: TrainConfig, folder: Path, callbacks: list[Callback], ranks: Ranks | None = None) -> Trainer:
+def make_trainer(config: AnyConfig, folder: Path, callbacks: list[Callback], ranks: Ranks | None = None) -> Trainer:
     """A trainer that logs nothing, saves nothing and takes no scheduler's signals: the callbacks do what is needed."""
     ranks = Ranks() if ranks is None else ranks
     place = ranks.place
@@ -219,9 +261,7 @@ def _validation(config: TrainConfig, embedder: Embedder, recorder: Recorder) -> 
     )
 
 
-def _record_start(
-    config: TrainConfig, embedder: Embedder, data: ContrastiveData, recorder: Recorder, ranks: Ranks
-) -> None:
+def _record_start(config: AnyConfig, work: Work, recorder: Recorder, ranks: Ranks) -> None:
     accelerator = config.runtime.accelerator
     cpu = "cpu" if accelerator in {"auto", "cpu"} else accelerator
     recorder.event(
@@ -232,8 +272,9 @@ def _record_start(
         processes=ranks.place.size,
         devices_per_node=ranks.place.devices,
         nodes=ranks.nodes,
-        parameters=sum(parameter.numel() for parameter in embedder.module.parameters()),
-        **data.summary(),
+        parameters=sum(parameter.numel() for parameter in work.embedder.module.parameters()),
+        **work.told,
+        **work.data.summary(),
         steps=config.optim.steps,
     )
 

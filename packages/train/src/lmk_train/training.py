@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 
 from lmk_core.recording import NullRecorder, Recorder
-from lmk_train.config import TrainConfig
+from lmk_train.config import AnyConfig, PretrainConfig, TrainConfig
 from lmk_train.finished import is_finished
 from lmk_train.fitting import fit, on_gpu
+from lmk_train.pretraining.weights import refuse_unfinished
 from lmk_train.ranks.failures import RankFailedError, RankFailure, describe
 from lmk_train.ranks.group import Ranks, formed
 from lmk_train.ranks.launch import launch
@@ -61,19 +62,48 @@ def train(
             earlier handler raises is raised instead.
         RankFailedError: A rank was killed, or failed on another node; the message names it. What a rank of this node
             raised is raised as it is, with a note.
-        ValueError: ``config.runtime`` does not fit the machine, the srun step or the batch; or ``config.init`` names a
-            pre-training, which is not supported yet.
+        ValueError: ``config.runtime`` does not fit the machine, the srun step or the batch; or ``config.init`` is
+            no folder of a finished pre-training.
     """
+    if config.init is not None:
+        refuse_unfinished(config.init)
+    return _run(config, folder, recorder, step)
+
+
+def pretrain(
+    config: PretrainConfig, folder: Path, recorder: Recorder | None = None, step: FirstEnd | OtherEnd | None = None
+) -> Path:
+    """Pre-trains an encoder by RetroMAE and saves it, without the head and the decoder that it was trained with.
+
+    Everything that :func:`train` says of checkpoints, resuming, marks, processes and signals holds here too. The model
+    is an embedding model, which a fine-tune starts from with ``init: FOLDER``; ``folder/WEIGHTS.json`` has the digest
+    of each of its weights, so that the fine-tune can tell that it has them all.
+
+    Args:
+        config: The pre-training; its paths are real paths or names on the hub.
+        folder: Where checkpoints and the model go; one folder for one pre-training.
+        recorder: Hears of events, metrics (also ``train/encoder_loss`` and ``train/decoder_loss``) and progress.
+        step: As of :func:`train`.
+
+    Returns:
+        ``folder/model``, which :meth:`lmk_core.Embedder.from_pretrained` opens.
+
+    Raises:
+        Exception: As :func:`train`.
+        ValueError: Also if the tokenizer has no MASK or no CLS, or is written in Python.
+    """
+    return _run(config, folder, recorder, step)
+
+
+def _run(config: AnyConfig, folder: Path, recorder: Recorder | None, step: FirstEnd | OtherEnd | None) -> Path:
     recorder = NullRecorder() if recorder is None else recorder
     folder = Path(folder)
-    if config.init is not None:
-        raise ValueError(f"init is {config.init!r}; pre-training is not there yet, valid: null")
     if step is not None:
-        _train_in_step(config, folder, recorder, step)
+        _run_in_step(config, folder, recorder, step)
         return folder / "model"
     with joined_step() as joined:
         if joined is not None:
-            _train_in_step(config, folder, recorder, joined)
+            _run_in_step(config, folder, recorder, joined)
             return folder / "model"
     _check_alone(config)
     if config.runtime.devices == 1 or is_finished(config, folder):
@@ -83,7 +113,7 @@ def train(
     return folder / "model"
 
 
-def _train_in_step(config: TrainConfig, folder: Path, recorder: Recorder, step: FirstEnd | OtherEnd) -> None:
+def _run_in_step(config: AnyConfig, folder: Path, recorder: Recorder, step: FirstEnd | OtherEnd) -> None:
     """Trains as one task of an srun step.
 
     Raises:
@@ -123,7 +153,7 @@ def _cause_elsewhere(error: Exception, step: FirstEnd) -> RankFailure | None:
     return None if same and not describe(error)["echo"] else cause
 
 
-def _check_alone(config: TrainConfig) -> None:
+def _check_alone(config: AnyConfig) -> None:
     runtime = config.runtime
     if runtime.nodes != 1:
         raise ValueError(
@@ -136,7 +166,7 @@ def _check_alone(config: TrainConfig) -> None:
         raise ValueError(f"runtime.devices is {runtime.devices}; this machine has {torch.cuda.device_count()} GPUs")
 
 
-def _check_step(config: TrainConfig, step: FirstEnd | OtherEnd) -> None:
+def _check_step(config: AnyConfig, step: FirstEnd | OtherEnd) -> None:
     place, runtime = step.place, config.runtime
     for key, wanted, found, what in (
         ("nodes", runtime.nodes, place.nodes, "nodes"),
@@ -147,7 +177,7 @@ def _check_step(config: TrainConfig, step: FirstEnd | OtherEnd) -> None:
     _check_batch(config, place.size)
 
 
-def _check_batch(config: TrainConfig, size: int) -> None:
+def _check_batch(config: AnyConfig, size: int) -> None:
     if config.optim.batch_size < size:
         raise ValueError(
             f"optim.batch_size is {config.optim.batch_size}, and there are {size} processes (runtime.devices x "

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from lmk_core.encoders.heads import load_language_head
     from lmk_core.encoders.loading import EncoderError, load_encoder
     from lmk_core.encoders.packed.attention import PackedAttentionError
     from lmk_core.encoders.pooled import PooledEncoder
 
-__all__ = ["EncoderError", "PackedAttentionError", "PooledEncoder", "load_encoder"]
+__all__ = ["EncoderError", "PackedAttentionError", "PooledEncoder", "load_encoder", "load_language_head"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -20,5 +21,6 @@ __getattr__, __dir__ = lazy_exports(
         "PackedAttentionError": "lmk_core.encoders.packed.attention",
         "PooledEncoder": "lmk_core.encoders.pooled",
         "load_encoder": "lmk_core.encoders.loading",
+        "load_language_head": "lmk_core.encoders.heads",
     },
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModel, PreTrainedConfig
+from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from lmk_core.encoders.causal import why_causal
 from lmk_core.encoders.gte import PUBLISHED_TYPE, gte_config
@@ -129,6 +129,18 @@ def _config(name: str, revision: str | None) -> dict[str, Any]:
             what = "neither a folder here nor a model of the Hugging Face Hub or its cache"
         raise EncoderError(f"{name}: {what}: {error}") from error
     return config
+
+
+def native_config(name: str, revision: str | None = None) -> PreTrainedConfig:
+    """The config of a checkpoint, that of a published gte one in transformers' own words.
+
+    Raises:
+        EncoderError: if there is no such model, or the native gte model cannot compute it.
+    """
+    config = _config(name, revision)
+    if config.get("model_type") == PUBLISHED_TYPE:
+        return _gte_config(name, config)
+    return AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=False)
 
 
 def _gte_config(name: str, published: dict[str, Any]) -> PreTrainedConfig:

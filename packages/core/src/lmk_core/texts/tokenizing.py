@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lmk_core.texts.ragged import Ints
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 Tokens = tuple[NDArray[np.int32], Ints, NDArray[np.int32] | None]
 """ids [all tokens], lengths [texts], and the tokens' characters [all tokens, 2] when asked for."""
@@ -35,13 +35,13 @@ def tokenize_texts(tokenizer: Any, texts: Sequence[str], limit: int | None, with
         return _encode(tokenizer, texts, limit, with_offsets)
     except (TypeError, UnicodeEncodeError):
         # Half of a surrogate pair, which broken JSON leaves behind, is no text for the tokenizer.
-        return _encode(tokenizer, [_SURROGATE.sub("\ufffd", text) for text in texts], limit, with_offsets)
+        return _encode(tokenizer, [SURROGATE.sub("\ufffd", text) for text in texts], limit, with_offsets)
 
 
 def _encode(tokenizer: Any, texts: Sequence[str], limit: int | None, with_offsets: bool) -> Tokens:
     if not getattr(tokenizer, "is_fast", False):
         return _encode_slowly(tokenizer, texts, limit, with_offsets)
-    with _plain_settings(tokenizer.backend_tokenizer) as backend:
+    with plain_settings(tokenizer.backend_tokenizer) as backend:
         # The fast one leaves the characters out, a quarter of the time.
         encode = backend.encode_batch if with_offsets else backend.encode_batch_fast
         encodings = encode(list(texts), add_special_tokens=False)
@@ -65,7 +65,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def _plain_settings(backend: Any) -> Generator[Any]:
+def plain_settings(backend: Any) -> Generator[Any]:
     """No truncation, no padding, no special tokens found in texts; what was set before is set again afterwards."""
     with _Settings.lock:
         truncation, padding, split = backend.truncation, backend.padding, backend.encode_special_tokens

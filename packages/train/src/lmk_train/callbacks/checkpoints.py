@@ -21,9 +21,8 @@ from lmk_train.callbacks.checkpoint_files import (
     read_checkpoint,
     set_aside,
 )
-from lmk_train.config import TrainConfig
+from lmk_train.config import AnyConfig
 from lmk_train.config.resumable import resumable
-from lmk_train.data.module import ContrastiveData
 from lmk_train.modules.finite import check_weights
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class Checkpoints(Callback):
         CheckpointNotWrittenError: The disk is full, or takes no more; the checkpoint before stays. On every rank.
     """
 
-    def __init__(self, config: TrainConfig, path: Path, rows: int, ranks: Ranks) -> None:
+    def __init__(self, config: AnyConfig, path: Path, rows: int, ranks: Ranks) -> None:
         self.config, self.path, self.rows, self.ranks = config, path, rows, ranks
         self.saved_at = 0
         """The step of the last checkpoint; 0 while there is none."""
@@ -74,10 +73,11 @@ class Checkpoints(Callback):
         self.saved_at = trainer.global_step
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        data = trainer.datamodule  # ty: ignore[missing-attribute]
-        if isinstance(data, ContrastiveData) and data.began_at != trainer.global_step:
+        data: Any = trainer.datamodule  # ty: ignore[missing-attribute]
+        began_at = getattr(data, "began_at", trainer.global_step)
+        if began_at != trainer.global_step:
             raise RuntimeError(
-                f"the batches begin at step {data.began_at}, and the training goes on from step {trainer.global_step}: "
+                f"the batches begin at step {began_at}, and the training goes on from step {trainer.global_step}: "
                 "something asked for them before the checkpoint was read, such as trainer.estimated_stepping_batches"
             )
 
@@ -110,9 +110,7 @@ class Checkpoints(Callback):
         self._random_state = states[rank] if rank < len(states) else None
 
 
-def find_checkpoint(
-    config: TrainConfig, path: Path, rows: int, recorder: Recorder, *, processes: int = 1
-) -> Path | None:
+def find_checkpoint(config: AnyConfig, path: Path, rows: int, recorder: Recorder, *, processes: int = 1) -> Path | None:
     """The checkpoint to resume from: ``path``, the one before it where ``path`` is damaged, or ``None`` to start at the
     beginning.
 
@@ -162,7 +160,7 @@ def _read(path: Path) -> tuple[dict[str, Any], int]:
     return entry, step
 
 
-def _described(config: TrainConfig, rows: int) -> str:
+def _described(config: AnyConfig, rows: int) -> str:
     return json.dumps({**resumable(config), "rows": rows}, sort_keys=True)
 
 

@@ -22,7 +22,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lmk_core.recording import Recorder
 from lmk_train.callbacks.checkpoint_files import CheckpointNotWrittenError
 from lmk_train.callbacks.checkpoints import Checkpoints
-from lmk_train.modules.contrastive import ContrastiveModule
+from lmk_train.modules.stepping import SteppedModule
 from lmk_train.ranks.failures import describe
 from lmk_train.ranks.signals import SIGNALS, Handlers, Preempted
 
@@ -85,7 +85,7 @@ class Preemption(Callback):
         return tuple(int(number in self._asked) for number in SIGNALS)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert isinstance(pl_module, ContrastiveModule)
+        assert isinstance(pl_module, SteppedModule)
         pl_module.signals = self.asked
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
@@ -94,13 +94,13 @@ class Preemption(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        assert isinstance(pl_module, ContrastiveModule)
+        assert isinstance(pl_module, SteppedModule)
         numbers = self._agreed(pl_module)
         self._told = ()
         if numbers and trainer.global_step < trainer.max_steps:
             self._stop(trainer, numbers)
 
-    def _agreed(self, module: ContrastiveModule) -> set[int]:
+    def _agreed(self, module: SteppedModule) -> set[int]:
         """What all ranks know that one of them was sent."""
         if not self.ranks.several:
             return set(self._asked)

@@ -14,9 +14,9 @@ from tqdm import tqdm
 
 from lmk_core.recording import Recorder
 from lmk_train.loss.agreement import world
-from lmk_train.modules.contrastive import ContrastiveModule, StepReport
 from lmk_train.modules.divergence import DivergenceError
 from lmk_train.modules.faults import BatchFault
+from lmk_train.modules.stepping import SteppedModule, StepReport
 from lmk_train.throughput import peak_flops
 
 PATIENCE = 5.0
@@ -62,7 +62,7 @@ class MetricsReporter(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        assert isinstance(pl_module, ContrastiveModule)
+        assert isinstance(pl_module, SteppedModule)
         step, last = trainer.global_step, trainer.global_step >= self.steps
         if pl_module.report is not None:
             self._reports.append(pl_module.report)
@@ -75,13 +75,13 @@ class MetricsReporter(Callback):
             self.recorder.progress(step, self.steps, "step")
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        if isinstance(pl_module, ContrastiveModule):
+        if isinstance(pl_module, SteppedModule):
             self._tell(pl_module)
         if isinstance(exception, BatchFault) and exception.step:
             kind = "diverged" if isinstance(exception, DivergenceError) else "not_finite"
             self.recorder.event(kind, step=exception.step, where=list(exception.where), error=str(exception))
 
-    def _record(self, step: int, module: ContrastiveModule) -> None:
+    def _record(self, step: int, module: SteppedModule) -> None:
         now, reports, last = time.perf_counter(), self._reports, self._reports[-1]
         tokens, seconds = sum(report.tokens for report in reports), max(now - self._since, 1e-9)
         values = {
@@ -95,20 +95,19 @@ class MetricsReporter(Callback):
         if any(report.attention_padding for report in reports):
             shares = [report.attention_padding * report.tokens for report in reports]
             values["train/attention_padding_share"] = sum(shares) / max(1, tokens)
-        if module.config.loss.mask_duplicates:
-            values["train/masked_duplicates"] = sum(report.masked for report in reports) / len(reports)
+        values |= module.own_metrics(reports)
         if module.engine.chunk_tokens is not None:
             values["train/chunk_tokens"] = module.engine.chunk_tokens
         self.recorder.metrics(values, step)
         self._since, self._reports = now, []
 
-    def _tell(self, module: ContrastiveModule) -> None:
+    def _tell(self, module: SteppedModule) -> None:
         events, module.events = module.events, []
         for event in events:
             self.recorder.event(**event)
 
 
-def _utilization(flops_per_second: float, module: ContrastiveModule) -> dict[str, float]:
+def _utilization(flops_per_second: float, module: SteppedModule) -> dict[str, float]:
     """Of each device."""
     own = flops_per_second / world()[1]
     values = {"train/teraflops_per_second": own / 1e12}

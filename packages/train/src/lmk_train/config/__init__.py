@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lmk_train.config.base import CONTENT, TRANSIENT, Section
 from lmk_train.config.data import DataConfig, TrainSet
-from lmk_train.config.pretraining import MaskingConfig, PretrainConfig, PretrainDataConfig
+from lmk_train.config.pretraining import AnyConfig, MaskingConfig, PretrainConfig, PretrainDataConfig
 from lmk_train.config.sections import (
     LossConfig,
     ModelConfig,
@@ -17,6 +17,7 @@ from lmk_train.config.training import TrainConfig
 __all__ = [
     "CONTENT",
     "TRANSIENT",
+    "AnyConfig",
     "DataConfig",
     "LossConfig",
     "MaskingConfig",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmk_train.config.training import TrainConfig
+from lmk_train.config.pretraining import AnyConfig
 
 
-def for_card(config: TrainConfig) -> dict[str, Any]:
+def for_card(config: AnyConfig) -> dict[str, Any]:
     """The configuration without the runtime, in plain values. Of absolute paths only the names: cards are published.
 
     Example:
+        >>> from lmk_train.config import TrainConfig
         >>> config = TrainConfig.model_validate(
         ...     {
         ...         "model": {"path": "/home/me/models/tiny"},

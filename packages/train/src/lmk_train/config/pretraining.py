@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator
+from pydantic_core import PydanticCustomError
 
 from lmk_core.pooling import PoolingConfig
 from lmk_train.config.base import CONTENT, TRANSIENT, Section
@@ -16,16 +17,24 @@ from lmk_train.config.sections import (
     RuntimeConfig,
     check_trainable,
 )
+from lmk_train.config.training import TrainConfig
 
 
 class PretrainDataConfig(Section):
     """The texts that are pre-trained on."""
 
     train: tuple[str, ...] = Field(min_length=1, json_schema_extra=CONTENT)
-    """Files with one text a row."""
+    """Files and folders of texts: JSON lines (also compressed) and parquet, of whose rows the key `text` is read, and
+    plain text (`.txt`), which is cut at blank lines where it is longer than `max_length`."""
 
     max_length: int = Field(default=512, ge=2)
     """Tokens of a text, special tokens included."""
+
+    max_faulty: float = Field(default=0.0, ge=0, lt=1, json_schema_extra=TRANSIENT)
+    """The share of a file's rows that may be faulty: these are dropped and counted. With more, nothing is trained."""
+
+    cache: str | None = Field(default=None, json_schema_extra=TRANSIENT)
+    """Folder of tokenized texts, shared by all pre-trainings; null is `$LMK_CACHE`, or `~/.cache/lmk`."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -84,4 +93,14 @@ class PretrainConfig(Section):
     @field_validator("pooling")
     @classmethod
     def _can_be_trained(cls, pooling: PoolingConfig) -> PoolingConfig:
+        if pooling.granularity == "sentence":
+            raise PydanticCustomError(
+                "no_sentences",
+                "a pre-training has no landmarks by sentence: words are masked as the tokenizer cuts a whole text; "
+                "valid: a size, or a list of sizes",
+            )
         return check_trainable(pooling)
+
+
+AnyConfig = TrainConfig | PretrainConfig
+"""Whatever can be trained."""

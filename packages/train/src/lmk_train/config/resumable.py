@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from lmk_train.config.training import TrainConfig
+from lmk_train.config.pretraining import AnyConfig
 
 
 def resumable(config: BaseModel) -> dict[str, Any]:
@@ -36,11 +36,14 @@ def resumable(config: BaseModel) -> dict[str, Any]:
             continue
         if "identity_absent" in marks and value == marks["identity_absent"]:
             continue
+        if marks.get("place"):
+            values[name] = PurePath(value).name
+            continue
         values[name] = resumable(value) if isinstance(value, BaseModel) else dump[name]
     return values
 
 
-def digest(config: TrainConfig) -> str:
+def digest(config: AnyConfig) -> str:
     """SHA-256 of :func:`resumable` and of the names, without their folders, of the model and the training files."""
     names = [PurePath(path).name for path in (config.model.path, *config.data.paths)]
     text = json.dumps([resumable(config), names], sort_keys=True, allow_nan=False)

@@ -52,8 +52,9 @@ class TrainConfig(Section):
     loss: LossConfig = LossConfig()
     """The objective."""
 
-    init: str | None = Field(default=None, min_length=1, json_schema_extra={"identity_absent": None})
-    """The pre-training that comes first: its preset's name in a grid, `pretraining:ID` in a cell; null has none."""
+    init: str | None = Field(default=None, min_length=1, json_schema_extra={"identity_absent": None, "place": True})
+    """The pre-training that comes first: its preset's name in a grid, `pretraining:ID` in a cell, and for `train()` the
+    folder that `pretrain()` has filled, from which the weights are taken; null starts from `model` itself."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes the encoder in bfloat16 over float32 weights; the loss is float32 in both."""

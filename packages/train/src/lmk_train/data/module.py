@@ -105,7 +105,7 @@ class ContrastiveData(LightningDataModule):
             "num_workers": workers,
             "pin_memory": pin_memory,
             "generator": torch.Generator().manual_seed(self.config.seed),
-            "worker_init_fn": _leave_signals,
+            "worker_init_fn": leave_signals,
         }
         if self.dataset is None:
             streamed = StreamedBatches(
@@ -150,7 +150,7 @@ class ContrastiveData(LightningDataModule):
         }
 
 
-def _leave_signals(_worker: int) -> None:
+def leave_signals(_worker: int) -> None:
     """A scheduler signals every process of a job: a worker that died of it would fail the step that is to be saved.
 
     Workers end when they are told, or when the process that has started them is gone.

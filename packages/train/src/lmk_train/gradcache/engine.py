@@ -42,16 +42,64 @@ class Pass:
     """Of several processes: whether this one's gradient was made of finite numbers before it met the others'."""
 
 
-class GradientEngine:
+class ChunkedEngine:
+    """Does a step chunk by chunk. Where a GPU's memory does not suffice, all processes halve the chunk and do the step
+    again from the random state at which it began. The new size is kept.
+
+    Args:
+        parameters: Those whose gradients are computed.
+        chunk_tokens: The largest chunk, in tokens with their padding; ``None`` is what the engine can do at most.
+        packed: Whether texts are encoded without padding: chunks are then counted in the texts' own tokens.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], chunk_tokens: int | None, *, packed: bool = False) -> None:
+        self.parameters = list(parameters)
+        self.chunk_tokens, self.packed = chunk_tokens, packed
+
+    def plan(self, texts: Texts, chunk_tokens: int | None) -> Chunks:
+        """The chunks of a batch; ``None`` are those of a batch whose graphs are all held."""
+        return plan_chunks(np.asarray(texts.lengths, np.int64), chunk_tokens or WHOLE_BATCH_CHUNK, packed=self.packed)
+
+    def attempt(
+        self, texts: Texts, work: Callable[[Chunks, torch.device], Pass], halved: Callable[[int, str], None]
+    ) -> Pass:
+        """Does ``work``, with smaller chunks where the memory asks for them; gradients are none before it."""
+        device = self.parameters[0].device
+        began = RandomState.now(device)
+        while True:
+            for parameter in self.parameters:
+                parameter.grad = None
+            chunks = self.plan(texts, self.chunk_tokens)
+            try:
+                return work(chunks, device)
+            except OutOfMemoryTogether as error:
+                reason = str(error)
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            halved(self._halve(chunks, reason, device), reason)
+            began.restore()
+
+    def _halve(self, chunks: Chunks, reason: str, device: torch.device) -> int:
+        """The next size, the same in all processes."""
+        used = self.chunk_tokens or largest(chunks.padded, device=device)
+        used = min(used, largest(chunks.padded, device=device))
+        floor = largest(chunks.longest, device=device)
+        if self.chunk_tokens is not None and used <= floor:
+            raise torch.OutOfMemoryError(
+                f"the memory does not suffice for one text of {floor} tokens, with its gradient, at a time: shorten "
+                f"data.passage_max_length, or use a larger device. {reason}"
+            )
+        self.chunk_tokens = max(used // 2, floor)
+        return self.chunk_tokens
+
+
+class GradientEngine(ChunkedEngine):
     """Computes the gradient of a loss over all of a step's vectors, chunk by chunk.
 
     With ``chunk_tokens`` one chunk's graph is held at a time, and all but one chunk are encoded twice: memory is that
     of a chunk, whatever the batch. Without it all graphs are held, still in chunks sorted by length, so that memory
     goes with the tokens and not with rows times the longest. Both give the same gradient; with dropout the second
     encoding drops what the first one did, bit for bit.
-
-    Where a GPU's memory does not suffice, all processes halve the chunk and do the step again from the random state at
-    which it began. The new size is kept.
 
     Args:
         embed: From some texts to their vectors: the one place where a chunk becomes tensors.
@@ -68,12 +116,8 @@ class GradientEngine:
         *,
         packed: bool = False,
     ) -> None:
-        self.embed, self.parameters = embed, list(parameters)
-        self.chunk_tokens, self.packed = chunk_tokens, packed
-
-    def plan(self, texts: Texts, chunk_tokens: int | None) -> Chunks:
-        """The chunks of a batch; ``None`` are those of a batch whose graphs are all held."""
-        return plan_chunks(np.asarray(texts.lengths, np.int64), chunk_tokens or WHOLE_BATCH_CHUNK, packed=self.packed)
+        super().__init__(parameters, chunk_tokens, packed=packed)
+        self.embed = embed
 
     def run(
         self,
@@ -92,20 +136,7 @@ class GradientEngine:
             torch.OutOfMemoryError: The memory does not even suffice for the longest text alone.
             PeerFailedError: Another process failed.
         """
-        device = self.parameters[0].device
-        began = RandomState.now(device)
-        while True:
-            for parameter in self.parameters:
-                parameter.grad = None
-            chunks = self.plan(texts, self.chunk_tokens)
-            try:
-                return self._attempt(texts, loss, chunks, device)
-            except OutOfMemoryTogether as error:
-                reason = str(error)
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
-            halved(self._halve(chunks, reason, device), reason)
-            began.restore()
+        return self.attempt(texts, lambda chunks, device: self._attempt(texts, loss, chunks, device), halved)
 
     def vectors(self, texts: Texts) -> Float[Tensor, "texts dim"]:
         """The vectors of all texts with the graph of all, drawn from the generators as `run` without chunks does."""
@@ -122,19 +153,6 @@ class GradientEngine:
         finite = _all_finite(self.parameters)
         sum_gradients(self.parameters)
         return Pass(value.detach(), forward.vectors.detach(), chunks, finite)
-
-    def _halve(self, chunks: Chunks, reason: str, device: torch.device) -> int:
-        """The next size, the same in all processes."""
-        used = self.chunk_tokens or largest(chunks.padded, device=device)
-        used = min(used, largest(chunks.padded, device=device))
-        floor = largest(chunks.longest, device=device)
-        if self.chunk_tokens is not None and used <= floor:
-            raise torch.OutOfMemoryError(
-                f"the memory does not suffice for one text of {floor} tokens, with its gradient, at a time: shorten "
-                f"data.passage_max_length, or use a larger device. {reason}"
-            )
-        self.chunk_tokens = max(used // 2, floor)
-        return self.chunk_tokens
 
 
 class _Forward:

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from lmk_train.modules.contrastive import ContrastiveModule, StepReport
+    from lmk_train.modules.contrastive import ContrastiveModule
     from lmk_train.modules.divergence import DivergenceError
     from lmk_train.modules.finite import NonFiniteError, check_weights
     from lmk_train.modules.schedule import warmup_then_decay
+    from lmk_train.modules.stepping import SteppedModule, StepReport
 
 __all__ = [
     "ContrastiveModule",
     "DivergenceError",
     "NonFiniteError",
     "StepReport",
+    "SteppedModule",
     "check_weights",
     "warmup_then_decay",
 ]
@@ -27,7 +29,8 @@ __getattr__, __dir__ = lazy_exports(
         "ContrastiveModule": ".contrastive",
         "DivergenceError": ".divergence",
         "NonFiniteError": ".finite",
-        "StepReport": ".contrastive",
+        "StepReport": ".stepping",
+        "SteppedModule": ".stepping",
         "check_weights": ".finite",
         "warmup_then_decay": ".schedule",
     },

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
+from jaxtyping import Int
+from torch import Tensor
 
-from lmk_train.data.collate import Batch
 from lmk_train.gradcache import Pass
 from lmk_train.loss.agreement import world
 
 _SHOWN = 20
 """Rows that a message names; the exception and the event hold them all."""
+
+
+@runtime_checkable
+class RowBatch(Protocol):
+    """A step's rows in one process."""
+
+    @property
+    def rows(self) -> Int[Tensor, " rows"]: ...
+    @property
+    def sizes(self) -> Int[Tensor, " rows"]: ...
+    @property
+    def dataset(self) -> str: ...
 
 
 class BatchFault(ValueError):
@@ -24,7 +37,7 @@ class BatchFault(ValueError):
     """Of each process concerned its ``process``, ``dataset`` and ``rows``."""
 
 
-def suspects(batch: Batch, passed: Pass) -> tuple[dict[str, Any], ...]:
+def suspects(batch: RowBatch, passed: Pass) -> tuple[dict[str, Any], ...]:
     """The rows of a step whose loss or gradient is not finite, of the processes where that began.
 
     The loss of every process has every process' passages in it, so one faulty vector spoils all. Suspected are: rows
@@ -42,7 +55,7 @@ def suspects(batch: Batch, passed: Pass) -> tuple[dict[str, Any], ...]:
     return tuple(one["where"] for one in found if one["level"] == worst)
 
 
-def everywhere(batch: Batch) -> tuple[dict[str, Any], ...]:
+def everywhere(batch: RowBatch) -> tuple[dict[str, Any], ...]:
     """The rows of a step, of all processes."""
     return tuple(_gather({"process": world()[0], "dataset": batch.dataset, "rows": batch.rows.tolist()}))
 
@@ -63,7 +76,7 @@ def described(where: tuple[dict[str, Any], ...]) -> str:
     return "; ".join(parts)
 
 
-def _faulty_rows(batch: Batch, passed: Pass) -> list[int]:
+def _faulty_rows(batch: RowBatch, passed: Pass) -> list[int]:
     fine = torch.isfinite(passed.vectors).all(dim=1).cpu()
     queries, passages = fine.split([len(batch.rows), len(fine) - len(batch.rows)])
     owners = torch.arange(len(batch.rows)).repeat_interleave(batch.sizes.cpu())

@@ -69,13 +69,13 @@ def _train(connection: Connection, spec: dict[str, Any]) -> None:
     from transformers.utils import logging
 
     from lmk_core.recording import NullRecorder
-    from lmk_train.config import TrainConfig
+    from lmk_train.config import PretrainConfig, TrainConfig
     from lmk_train.fitting import fit, on_gpu
     from lmk_train.ranks.group import formed
 
     if spec["rank"] or not sys.stderr.isatty():
         logging.disable_progress_bar()  # bars are for terminals, and one of them is enough
-    config = TrainConfig.model_validate(spec["config"])
+    config = (PretrainConfig if "method" in spec["config"] else TrainConfig).model_validate(spec["config"])
     place = Place(spec["rank"], spec["size"], spec["rank"])
     recorder = ForwardingRecorder(connection) if place.rank == 0 else NullRecorder()
     store = TCPStore("127.0.0.1", spec["port"], is_master=False)

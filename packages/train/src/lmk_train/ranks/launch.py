@@ -24,7 +24,7 @@ from typing import Any
 from torch.distributed import TCPStore
 
 from lmk_core.recording import Recorder
-from lmk_train.config import TrainConfig
+from lmk_train.config import AnyConfig
 from lmk_train.ranks.failures import RankFailedError, RankFailure, cause_of, describe, packed, unpacked
 from lmk_train.ranks.place import Place
 from lmk_train.ranks.signals import Handlers, Preempted
@@ -39,7 +39,7 @@ _SETTLE_SECONDS = 1.0
 _LEAVE_SECONDS = 10.0
 
 
-def launch(config: TrainConfig, folder: Path, recorder: Recorder) -> None:
+def launch(config: AnyConfig, folder: Path, recorder: Recorder) -> None:
     """Trains with ``config.runtime.devices`` ranks on this node and returns when all have ended.
 
     The first rank's reports come to ``recorder`` here, in the calling thread. When a rank fails, the others are killed

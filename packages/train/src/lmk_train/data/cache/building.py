@@ -66,17 +66,27 @@ class TokenCache:
         Raises:
             DataError: The file is damaged, holds no row, or more faulty ones than ``max_faulty``.
         """
+        tokens = TokenFile(self.made(path))
+        tokens.findings_of(path).check(path, self.max_faulty)
+        return tokens
+
+    def made(self, path: Path) -> Path:
+        """The folder of a file's tokens, which are made first where that was not done before.
+
+        Raises:
+            DataError: As of `open`.
+        """
         content = content_digest(path, self.folder / "digests")
-        key = cache_key(path, content, self._tokenizer_digest, self.prompt)
-        place = self.folder / "tokens" / key
+        place = self.folder / "tokens" / self._key(path, content, self._tokenizer_digest)
         found = self._find(place)
         if found is None:
             place.mkdir(parents=True, exist_ok=True)
             with _locked(place / "lock") as locked:
                 found = self._find(place) or self._build(path, place, locked)
-        tokens = TokenFile(found)
-        tokens.findings_of(path).check(path, self.max_faulty)
-        return tokens
+        return found
+
+    def _key(self, path: Path, content: str, tokenizer: str) -> str:
+        return cache_key(path, content, tokenizer, self.prompt)
 
     def _find(self, place: Path) -> Path | None:
         """The tokens of the shortest cut that is long enough."""
@@ -107,6 +117,10 @@ class TokenCache:
             for rows in self._groups(path, findings):
                 writer.write_batch(self._tokenized(rows, schema))
         findings.check(path, self.max_faulty)
+        self._conclude(path, folder, findings)
+
+    def _conclude(self, path: Path, folder: Path, findings: Findings) -> None:
+        """Says what was found, and sees all on the disk."""
         meta = {
             "schema": 1,
             "file": path.name,
@@ -117,11 +131,9 @@ class TokenCache:
             "limit": self.max_length,
         }
         (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
-        for name in (
-            ROWS,
-            META,
-        ):  # else a crash of the machine can leave an empty file in a folder that counts as whole
-            with (folder / name).open("rb") as stream:
+        for file in folder.iterdir():
+            # Else a crash of the machine can leave an empty file in a folder that counts as whole.
+            with file.open("rb") as stream:
                 os.fsync(stream.fileno())
 
     def _groups(self, path: Path, findings: Findings) -> Iterator[list[tuple[int, Row]]]:

@@ -52,10 +52,7 @@ class TokenFile:
 
     def findings_of(self, path: Path) -> Findings:
         """What was found in the file, which lies at ``path`` now."""
-        faults = [DataError(path, *fault) for fault in self.meta["faults"]]
-        findings = Findings(rows=self.meta["rows"], scored=self.meta["scored"], faults=faults)
-        findings.counts.update(self.meta["counts"])
-        return findings
+        return findings_in(self.meta, path)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -71,6 +68,14 @@ class TokenFile:
 
     def __reduce__(self) -> tuple[type[TokenFile], tuple[Path]]:
         return type(self), (self.folder,)
+
+
+def findings_in(meta: dict[str, Any], path: Path) -> Findings:
+    """What was found in a file when it was read."""
+    faults = [DataError(path, *fault) for fault in meta["faults"]]
+    findings = Findings(rows=meta["rows"], scored=meta["scored"], faults=faults)
+    findings.counts.update(meta["counts"])
+    return findings
 
 
 class _Columns:

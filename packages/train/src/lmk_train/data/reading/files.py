@@ -26,31 +26,35 @@ Progress = Callable[[int, int], None]
 """Called with the bytes of a file that were read, and its size."""
 
 
-def data_files(path: str | Path) -> list[Path]:
+def data_files(path: str | Path, *, plain_text: bool = False) -> list[Path]:
     """The file itself, or all files of rows in a folder and below, by their names' parts: the same order everywhere.
 
     Names that begin with a dot or an underscore, READMEs, licences and manifests are passed over.
+
+    Args:
+        path: A file or a folder.
+        plain_text: Whether files of plain text are taken too.
 
     Raises:
         DataError: There is nothing at ``path``, no file in the folder, or a file of another kind.
     """
     if "://" in str(path):
         raise DataError(path, None, "data that lies elsewhere is streamed: say how, with data.stream_buffer", "no_file")
-    path = Path(path)
+    path, valid = Path(path), f"{VALID}, and .txt" if plain_text else VALID
     if path.is_dir():
         inside = [(file.relative_to(path).parts, file) for file in path.rglob("*") if file.is_file()]
         files = [file for parts, file in sorted(inside) if not any(map(_NO_DATA.match, parts))]
         if not files:
-            raise DataError(path, None, f"it holds no file of rows; valid endings: {VALID}", "no_file")
+            raise DataError(path, None, f"it holds no file of rows; valid endings: {valid}", "no_file")
     elif path.is_file():
         files = [path]
     else:
         raise DataError(
-            path, None, f"does not exist; a file of rows ({VALID}) or a folder of them is expected", "no_file"
+            path, None, f"does not exist; a file of rows ({valid}) or a folder of them is expected", "no_file"
         )
     for file in files:
-        if file_format(file) is None:
-            raise DataError(file, None, f"its name ends in {file.suffix!r}; valid endings: {VALID}", "unknown_ending")
+        if file_format(file) is None and not (plain_text and is_plain_text(file)):
+            raise DataError(file, None, f"its name ends in {file.suffix!r}; valid endings: {valid}", "unknown_ending")
     return files
 
 
@@ -114,7 +118,32 @@ def file_format(path: PurePath) -> tuple[str, str | None] | None:
     return (path.suffix, None) if path.suffix in ENDINGS else None
 
 
+def is_plain_text(path: PurePath) -> bool:
+    """Whether a file is plain text, by its name."""
+    return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix == ".txt"
+
+
+def read_text_lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, str | DataError]]:
+    """The lines of a plain text from 1, blank ones too; a `DataError` in the place of one that is no UTF-8.
+
+    Raises:
+        DataError: The file is damaged, or ends in the middle.
+    """
+    for number, line in _numbered(path, progress):
+        try:
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            problem = f"not UTF-8 (byte {error.start + 1} of the line is {line[error.start : error.end]!r})"
+            yield number, DataError(path, number, problem, "not_utf8")
+
+
 def _read_lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, Any]]:
+    for number, line in _numbered(path, progress):
+        if line.strip():
+            yield number, parse_json(line, path, number)
+
+
+def _numbered(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]:
     size = path.stat().st_size
     with path.open("rb") as raw:
         number = 0
@@ -122,8 +151,7 @@ def _read_lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, An
             for number, line in enumerate(_decompressed(raw, path), start=1):
                 if progress is not None and number % 256 == 0:
                     progress(raw.tell(), size)
-                if line.strip():
-                    yield number, parse_json(line, path, number)
+                yield number, line
         except (EOFError, zlib.error, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise

@@ -1,0 +1,107 @@
+"""A grid with a pre-training: its cell, its job, and the fine-tune that waits for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lmk_experiments.grids import Plan, load_grid_file, make_plan
+from lmk_experiments.jobs.check import check_data
+from lmk_experiments.jobs.fan import make_jobs, write_cells
+from lmk_experiments.jobs.references import real_training
+from lmk_experiments.mirror.wanted import places
+from lmk_experiments.records import CellError, load_grid, pretraining_cell, training_cell
+from lmk_experiments.submit.states import grid_states
+from lmk_train.config import TrainConfig
+from lmk_train.data import DataError
+
+BASE = {
+    "model": {"path": "org/base"},
+    "pooling": {"kind": "cls"},
+    "data": {"train": ["rows.jsonl"]},
+    "optim": {"steps": 5, "batch_size": 2, "learning_rate": 1.0e-3},
+}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    (tmp_path / "rows.jsonl").write_text('{"query": "a", "pos": ["b"], "neg": ["c"]}\n')
+    (tmp_path / "texts.jsonl").write_text('{"text": "a text"}\n')
+    first = {"method": "retromae", "data": {"train": ["texts.jsonl"]}, "optim": BASE["optim"]}
+    grid = {
+        "grid": "g",
+        "base": ["./base.yaml"],
+        "train": [
+            {"row": "plain"},
+            {"row": "one", "init": "./first.yaml"},
+            {"row": "two", "init": "./first.yaml", "optim": {"steps": 6}},
+        ],
+        "evaluate": {"suites": ["mldr-en"], "max_length": 64},
+    }
+    for name, value in (("base", BASE), ("first", first), ("g", grid)):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(value, sort_keys=False))
+    return make_plan(load_grid_file(str(tmp_path / "g.yaml")), tmp_path / "runs")
+
+
+def test_a_fine_tune_waits_for_the_pretraining_that_it_shares(plan: Plan, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    record = write_cells(plan, root, None)
+    (first,) = plan.pretrainings
+    cell = pretraining_cell(root, str(first.id))
+    assert cell.kind == "pretraining"
+    assert cell.config["method"] == "retromae"
+    jobs = {job.name: job for job in make_jobs(record, root, plan)}
+    assert jobs["pretrain one"].argument == str(cell.folder)
+    assert {name: job.after for name, job in jobs.items() if name.startswith(("pretrain", "train"))} == {
+        "pretrain one": (),
+        "train plain": (),
+        "train one": ("pretrain one",),
+        "train two": ("pretrain one",),
+    }
+    assert jobs["evaluate one"].after == ("train one",)
+    read = load_grid(root, "g")
+    assert [(one.id, one.row) for one in read.pretrainings] == [(first.id, "one")]
+    states = [(one.kind, one.row, one.state.name) for one in grid_states(read, root).cells]
+    assert states[0] == ("pretraining", "one", "planned")
+    assert places([read])["training", str(first.id)].title == "one / pre-training"
+
+
+def test_a_grid_that_was_recorded_before_has_no_pretrainings(plan: Plan, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    write_cells(plan, root, None)
+    file = root / "grids/g/grid.json"
+    value = json.loads(file.read_text())
+    del value["pretrainings"]
+    file.write_text(json.dumps(value))
+    assert load_grid(root, "g").pretrainings == []
+
+
+def test_a_fine_tunes_start_is_the_pretrainings_folder(plan: Plan, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    write_cells(plan, root, None)
+    (first,) = plan.pretrainings
+    tuned = next(one for one in plan.trainings if one.row == "one")
+    config: dict[str, Any] = training_cell(root, str(tuned.id)).config
+    with pytest.raises(CellError, match="is not done, so there is nothing to start from yet"):
+        real_training(config, root)
+    before = pretraining_cell(root, str(first.id))
+    before.finish(1.0, model="model")
+    values = real_training(config, root)
+    assert TrainConfig.model_validate(values).init == str(before.folder)
+    own = real_training(before.config, root)
+    assert own["data"]["train"] == [str(tmp_path / "texts.jsonl")]
+    assert "validation" not in own["data"]
+
+
+def test_faulty_texts_are_told_before_anything_starts(plan: Plan, tmp_path: Path) -> None:
+    read: list[str] = []
+    check_data(plan, lambda kind, identity: False, read.append)
+    assert f"reading {tmp_path / 'texts.jsonl'}" in read
+    (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"txt": "b"}\n')
+    with pytest.raises(DataError, match=r"texts.jsonl:2: key 'text' is missing"):
+        check_data(plan, lambda kind, identity: False, read.append)
+    check_data(plan, lambda kind, identity: True, read.append)
