@@ -22,6 +22,8 @@ class Series:
     embedder: Embedder
     model: str = ""
     """Where it came from, for the settings."""
+    revision: str = ""
+    """What tells these weights, read in this way, from all others; needed where results are kept."""
 
     def settings(self) -> dict[str, Any]:
         """What says which series it is, as plain JSON values."""

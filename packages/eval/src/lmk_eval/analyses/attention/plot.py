@@ -33,7 +33,8 @@ def draw_attention(curves: Sequence[Curve], by: By) -> Figure:
     axes[0].annotate("uniform", (1, 1), (-2, 2), ("axes fraction", "data"), "offset points", color=GREY, fontsize=7,
                      ha="right")  # fmt: skip
     figure.supxlabel(
-        "Position in the document (tokens)" if by == "tokens" else "Position in the document (0 begin, 1 end)", fontsize=9
+        "Position in the document (tokens)" if by == "tokens" else "Position in the document (0 begin, 1 end)",
+        fontsize=9,
     )
     figure.supylabel("Attention of the pooling tokens\n(multiple of uniform)", fontsize=9, ha="center")
     legend_below(figure, axes[0], names)

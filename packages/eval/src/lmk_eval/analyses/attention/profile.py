@@ -88,7 +88,7 @@ def analyse_attention(
     """
     recorder = recorder or NullRecorder()
     check_names(series)
-    _check(max_lengths, bins, documents, by)
+    _check(max_lengths, bins, documents)
     for one in series:
         check_attention(one.embedder, layer)
     wanted = max(max_lengths) if min_tokens is None else min_tokens
@@ -133,9 +133,7 @@ def bin_density(
     return np.divide(sums * tokens, counts, out=np.full(bins, np.nan), where=counts > 0)
 
 
-def _curve(
-    series: Series, texts: Sequence[str], max_length: int, by: By, bins: int, layer: int, done: Any
-) -> Curve:
+def _curve(series: Series, texts: Sequence[str], max_length: int, by: By, bins: int, layer: int, done: Any) -> Curve:
     density = np.full((len(texts), bins), np.nan)
     heads, centres, special = [], [], []
     window = None
@@ -214,11 +212,9 @@ def _draw(curves: Sequence[Curve], by: By) -> Any:
     return draw_attention(curves, by)
 
 
-def _check(max_lengths: Sequence[int], bins: int, documents: int, by: str) -> None:
+def _check(max_lengths: Sequence[int], bins: int, documents: int) -> None:
     if not max_lengths or min(max_lengths) < 2 or len(set(max_lengths)) < len(max_lengths):
         raise AnalysisError(f"max_lengths: {list(max_lengths)}; different numbers of at least 2 are valid")
-    if by not in ("tokens", "fraction"):
-        raise AnalysisError(f"by: {by!r}; valid: tokens, fraction")
     if not 1 <= bins <= min(max_lengths):
         raise AnalysisError(f"bins: {bins}; valid: 1 to {min(max_lengths)}, the shortest maximum length")
     if documents < 1:

@@ -59,9 +59,7 @@ class _Watched(Segments):
         return super().attend(query, key, value, half_window=half_window, scale=scale, dropout=dropout)
 
 
-def attention_rows(
-    embedder: Embedder, layout: Layout, layer: int = -1
-) -> Float[Tensor, "heads pooled tokens"]:
+def attention_rows(embedder: Embedder, layout: Layout, layer: int = -1) -> Float[Tensor, "heads pooled tokens"]:
     """The attention from each pooled position to every position, on the CPU. For short texts: all rows are kept.
 
     Raises:

@@ -19,8 +19,8 @@ class Analysis:
     """What was analysed, and the name of its files."""
     tables: Mapping[str, Sequence[Row]]
     """The numbers that are drawn: the table "" goes to ``<kind>.csv``, any other to ``<kind>-<name>.csv``."""
-    summary: Mapping[str, Any]
-    """The few numbers that are worth a sentence, as plain JSON values."""
+    summary: Sequence[Mapping[str, Any]]
+    """The few numbers of each series that are worth a sentence, as plain JSON values."""
     settings: Mapping[str, Any]
     """How it was made, as plain JSON values."""
     draw: Callable[[], Any] = field(repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""How all plots look: readable in print, in grey too. Figures are made without pyplot, so no global state is touched."""
+"""How all plots look: readable in print, in grey too. Made without pyplot, so that no global state is touched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from matplotlib.ticker import FuncFormatter
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's, which the colour-blind tell apart, the darker ones first."""
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1, 1.2)), (0, (5, 1.4, 1, 1.4)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.6)),
+    (0, (1, 1.2)),
+    (0, (5, 1.4, 1, 1.4)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
 GREY = "#666666"
@@ -22,7 +29,7 @@ WIDTH = 6.9
 """Of a figure across two columns, in inches."""
 COLUMN = 3.5
 """Of a figure in one column, in inches."""
-_PARAMETERS = {
+_PARAMETERS: dict[str, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -49,14 +56,14 @@ _PARAMETERS = {
 @contextmanager
 def print_style() -> Generator[None]:
     """Our settings inside, over matplotlib's own defaults whatever the user's ``matplotlibrc`` says."""
-    with mpl.rc_context({key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}):
-        mpl.rcParams.update(_PARAMETERS)
+    plain = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
+    with mpl.rc_context({**plain, **_PARAMETERS}):
         yield
 
 
-def panels(number: int, *, width: float = WIDTH, height: float = 2.6, columns: int = 3, **options: Any) -> tuple[
-    Figure, list[Axes]
-]:
+def panels(
+    number: int, *, width: float = WIDTH, height: float = 2.6, columns: int = 3, **options: Any
+) -> tuple[Figure, list[Axes]]:
     """A figure with this many panels in rows of up to ``columns``; sizes are in inches, ``height`` is a row's."""
     columns = min(number, columns)
     rows = -(-number // columns)
