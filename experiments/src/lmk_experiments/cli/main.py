@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lmk_experiments.cli import (
+    analyze,
     data,
     doctor,
     encode,
@@ -63,6 +64,7 @@ upkeep.register(app)
 steps.register(app)
 data.register(app)
 evaluations.register(app)
+analyze.register(app)
 fetching.register(app)
 encode.register(app)
 doctor.register(app)

@@ -57,7 +57,8 @@ _PARAMETERS: dict[str, Any] = {
 def print_style() -> Generator[None]:
     """Our settings inside, over matplotlib's own defaults whatever the user's ``matplotlibrc`` says."""
     plain = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
-    with mpl.rc_context({**plain, **_PARAMETERS}):
+    settings: Any = {**plain, **_PARAMETERS}
+    with mpl.rc_context(settings):
         yield
 
 
