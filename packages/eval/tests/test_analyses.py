@@ -167,7 +167,7 @@ def test_values_that_are_no_fractions_are_groups(toy_folder) -> None:
 
 def test_lengths_double_and_empty_groups_are_left_out() -> None:
     groups = length_groups({"a": 5, "b": 128, "c": 129, "d": 2000})
-    assert groups.labels == ("0–128", "128–256", "1,024–2,048")
+    assert groups.labels == ("0–128", "128–256", "1k–2k")
     assert groups.members == (("a", "b"), ("c",), ("d",))
 
 
@@ -229,9 +229,9 @@ def test_every_plot_draws_with_labels(tmp_path, series, tokenizer) -> None:
     ]
     for analysis in found:
         figure = analysis.draw()
+        assert figure.axes[0].get_ylabel(), analysis.kind  # the others may share it
         for axes in figure.axes:
-            assert axes.get_xlabel() or figure.get_supxlabel(), analysis.kind
-            assert axes.get_ylabel() or figure.get_supylabel(), analysis.kind
+            assert axes.get_xlabel(), analysis.kind
             assert axes.lines or axes.patches, analysis.kind
         shown = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         assert {line.get("series", line.get("data")) for line in analysis.summary} <= set(shown), analysis.kind

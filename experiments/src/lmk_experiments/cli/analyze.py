@@ -51,7 +51,7 @@ def analyze_attention(
     by: Annotated[
         Literal["tokens", "fraction"], typer.Option(help="Positions in tokens, or as a fraction of the document.")
     ] = "tokens",
-    bins: Annotated[int, typer.Option(min=1, help="Bins of positions, of equal width.")] = 64,
+    bins: Annotated[int, typer.Option(min=1, help="Bins of positions, of equal width.")] = 32,
     documents: Annotated[int, typer.Option(min=1, help="So many documents, the first that are long enough.")] = 50,
     min_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of a document at least; default: the largest --max-length.")
@@ -68,9 +68,9 @@ def analyze_attention(
     """
     lengths = numbers("--max-length", max_length, 2)
     (source,) = sources([texts], text_key)
-    series = open_models(models, pooling, granularity, device)
 
     def make(progress: Any) -> Any:
+        series = open_models(models, pooling, granularity, device)
         from lmk_eval.analyses import analyse_attention
 
         return analyse_attention(
@@ -144,9 +144,9 @@ def analyze_landmarks(
     of a landmark is among the k nearest of the document's chunks. The bias is left less right.
     """
     (source,) = sources([texts], text_key)
-    series = open_models(models, None, granularity, device, landmarks=True)
 
     def make(progress: Any) -> Any:
+        series = open_models(models, None, granularity, device, landmarks=True)
         from lmk_eval.analyses import analyse_landmarks
 
         return analyse_landmarks(
@@ -188,14 +188,17 @@ def analyze_position(
 
     Evaluations are kept in OUT/evaluations: stopped, the same command goes on, and a model more costs itself only.
     """
+    from lmk_eval.analyses.position import position_groups
     from lmk_eval.tasks.folder import read_folder
 
     place = folder.expanduser()
-    read_folder(place, split)  # a mistake is told before anything heavy is imported
+    position_groups(
+        read_folder(place, split), position_key, bins
+    )  # a mistake is told before anything heavy is imported
     work = out.expanduser() / "evaluations"
-    series = open_models(models, pooling, granularity, device, keep=(work.resolve(), max_length))
 
     def make(progress: Any) -> Any:
+        series = open_models(models, pooling, granularity, device, keep=(work.resolve(), max_length))
         from lmk_eval.analyses import analyse_position
 
         return analyse_position(
@@ -226,9 +229,9 @@ def analyze_geometry(
 ) -> None:
     """Effective rank, uniformity and mean cosine of the embeddings of many texts, and their spectrum."""
     (source,) = sources([texts], text_key)
-    series = open_models(models, pooling, granularity, device)
 
     def make(progress: Any) -> Any:
+        series = open_models(models, pooling, granularity, device)
         from lmk_eval.analyses import analyse_geometry
 
         return analyse_geometry(series, source.texts(), max_length=max_length, limit=limit, recorder=progress)
@@ -259,9 +262,9 @@ def analyze_cost(
     """
     sizes = numbers("--granularity", granularity, 1)
     (source,) = sources([texts], text_key)
-    series = open_models(models, None if all_saved(models) else "cls", None, device)
 
     def make(progress: Any) -> Any:
+        series = open_models(models, None if all_saved(models) else "cls", None, device)
         from lmk_eval.analyses import analyse_cost
 
         return analyse_cost(

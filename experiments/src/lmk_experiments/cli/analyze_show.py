@@ -73,8 +73,7 @@ def analyzed(make: Callable[[Progress], Analysis], out: Path, *, goes_on: bool =
         out: the folder for its files; looked at before the work.
         goes_on: whether the same command would go on where it was stopped.
     """
-    from lmk_eval.analyses import write_analysis
-    from lmk_eval.analyses.figures.files import check_folder
+    from lmk_eval.analyses.figures.place import check_folder
 
     folder = out.expanduser()
     check_folder(folder)
@@ -82,6 +81,8 @@ def analyzed(make: Callable[[Progress], Analysis], out: Path, *, goes_on: bool =
     with _stoppable(progress, goes_on):
         analysis = make(progress)
         progress.close()
+        from lmk_eval.analyses import write_analysis
+
         paths = write_analysis(analysis, folder)
     typer.echo(summary_text(analysis))
     typer.echo("".join(f"\n{path}" for path in paths))

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lmk_eval.analyses.attention.profile import By, Curve
-from lmk_eval.analyses.figures.style import GREY, legend_below, line_style, panels, plain_number, plain_ticks
+from lmk_eval.analyses.figures.style import GREY, legend_below, line_style, panels, plain_ticks
+from lmk_eval.analyses.figures.words import plain_number
 
 
 def draw_attention(curves: Sequence[Curve], by: By) -> Figure:
@@ -24,19 +25,18 @@ def draw_attention(curves: Sequence[Curve], by: By) -> Figure:
             if curve.max_length == length:
                 _curve(panel, curve, by, names.index(curve.name))
         panel.axhline(1, color=GREY, linewidth=0.8)
+        panel.set_xlabel("Position (tokens)" if by == "tokens" else "Position (0 begin, 1 end)")
+        extent = length if by == "tokens" else 1
+        panel.set_xticks([extent * quarter / 4 for quarter in range(5)])
+        plain_ticks(panel.xaxis)
         panel.set_title(f"Encoded at {plain_number(length)} tokens{_local(curves, length)}")
         if logarithmic:
-            panel.set_yscale("log")
+            panel.set_yscale("log", base=2)
             plain_ticks(panel.yaxis)
         else:
             panel.set_ylim(bottom=0)
-    axes[0].annotate("uniform", (1, 1), (-2, 2), ("axes fraction", "data"), "offset points", color=GREY, fontsize=7,
-                     ha="right")  # fmt: skip
-    figure.supxlabel(
-        "Position in the document (tokens)" if by == "tokens" else "Position in the document (0 begin, 1 end)",
-        fontsize=9,
-    )
-    figure.supylabel("Attention of the pooling tokens\n(multiple of uniform)", fontsize=9, ha="center")
+    axes[0].set_ylabel("Attention of the pooling tokens\n(multiple of uniform, log scale)" if logarithmic else
+                       "Attention of the pooling tokens\n(multiple of uniform)")  # fmt: skip
     legend_below(figure, axes[0], names)
     if len(names) == 1:
         figure.suptitle(names[0], fontsize=9)

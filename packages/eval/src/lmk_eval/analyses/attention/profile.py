@@ -64,7 +64,7 @@ def analyse_attention(
     max_lengths: Sequence[int],
     *,
     by: By = "tokens",
-    bins: int = 64,
+    bins: int = 32,
     documents: int = 50,
     min_tokens: int | None = None,
     layer: int = -1,

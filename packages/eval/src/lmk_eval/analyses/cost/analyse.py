@@ -111,8 +111,9 @@ def cost_rows(costs: Sequence[Cost]) -> list[Row]:
         if one.seconds is not None and plain.seconds is not None:
             row["seconds"] = one.seconds.median
             row["extra_seconds"] = one.seconds.median / plain.seconds.median - 1
-            row["extra_seconds_least"] = min(one.seconds.rounds) / plain.seconds.median - 1
-            row["extra_seconds_most"] = max(one.seconds.rounds) / plain.seconds.median - 1
+            if one is not plain:
+                row["extra_seconds_least"] = min(one.seconds.rounds) / plain.seconds.median - 1
+                row["extra_seconds_most"] = max(one.seconds.rounds) / plain.seconds.median - 1
         rows.append(row)
     return rows
 

@@ -10,14 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lmk_eval.analyses.figures import Row
-from lmk_eval.analyses.figures.style import GREY, legend_below, line_style, markers, panels, plain_number
+from lmk_eval.analyses.figures.style import GREY, legend_below, line_style, markers, panels
+from lmk_eval.analyses.figures.words import plain_number
 
 
 def draw_cost(rows: Sequence[Row]) -> Figure:
     """Panels for tokens, for text that is lost where there is any, and for seconds where they were measured."""
     wanted = [("extra_tokens", "More tokens (%)", "Tokens")]
     if any(_number(row, "text_lost") > 0 for row in rows):
-        wanted.append(("text_lost", "Text that no longer fits (%)", "Text lost at the maximum length"))
+        wanted.append(("text_lost", "Text lost (%)", "Text that no longer fits"))
     if "seconds" in rows[0]:
         wanted.append(("extra_seconds", "More seconds (%)", "Seconds"))
     figure, axes = panels(len(wanted), height=2.7, width=3.5 if len(wanted) == 1 else 6.9)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from lmk_eval.analyses.errors import AnalysisError
+from lmk_eval.analyses.figures.place import check_folder
 from lmk_eval.analyses.figures.result import Analysis, Row
 from lmk_eval.analyses.figures.style import print_style
 
@@ -51,19 +51,6 @@ def write_analysis(analysis: Analysis, folder: str | Path) -> list[Path]:
         _write(folder / name, data)
     _write(last, text.encode())
     return [*(folder / name for name in made), last]
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a place where no files can be put, before the work.
-
-    Raises:
-        AnalysisError: if it, or a folder above it, is a file.
-    """
-    for place in (folder, *folder.parents):
-        if place.exists():
-            if not place.is_dir():
-                raise AnalysisError(f"{folder}: {place} is a file; the results of an analysis need a folder")
-            return
 
 
 def _drawn(analysis: Analysis) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from typing import Any
@@ -10,7 +10,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
+
+from lmk_eval.analyses.figures.words import plain_number
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's, which the colour-blind tell apart, the darker ones first."""
@@ -37,6 +40,7 @@ _PARAMETERS: dict[str, Any] = {
     "ytick.labelsize": 8,
     "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.handlelength": 2.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -105,16 +109,24 @@ def legend_below(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
     figure.legend(*zip(*kept, strict=True), loc="outside lower center", ncols=columns)
 
 
+def legend_grid(figure: Figure, rows: Sequence[Sequence[Any]]) -> None:
+    """A legend under all panels whose lines are these rows of handles. Long rows go on in the next line."""
+    columns = min(max(map(len, rows)), 4)
+    lines = [list(row[start : start + columns]) for row in rows for start in range(0, len(row), columns)]
+    blank = Line2D([], [], linestyle="none", label=" ")
+    filled = [line + [blank] * (columns - len(line)) for line in lines]
+    # matplotlib fills a legend column by column.
+    handles = [line[column] for column in range(columns) for line in filled]
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def room_above(axes: Axes, values: Iterable[float], most: float, share: float = 0.12) -> None:
+    """Let the vertical axis begin at 0 and end a little above the largest value, at ``most`` at most."""
+    largest = max((value for value in values if value == value), default=most)
+    axes.set_ylim(0, min(most, largest * (1 + share)) or most)
+
+
 def plain_ticks(axis: Any) -> None:
     """Numbers as people write them (0.5, 2, 8,192) on a logarithmic axis."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
     axis.set_minor_formatter(FuncFormatter(lambda _value, _: ""))
-
-
-def plain_number(value: float) -> str:
-    """A number without an exponent, with commas between thousands.
-
-    >>> [plain_number(value) for value in (0.25, 3.0, 8192.0)]
-    ['0.25', '3', '8,192']
-    """
-    return f"{value:,.0f}" if value >= 10 or float(value).is_integer() else f"{value:g}"

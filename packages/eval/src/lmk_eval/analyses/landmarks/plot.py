@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from lmk_eval.analyses.figures.style import COLOURS, GREY, MARKERS, panels
+from lmk_eval.analyses.figures.style import COLOURS, GREY, MARKERS, legend_grid, panels, room_above
 from lmk_eval.analyses.landmarks.analyse import DISTANCES, Captured
 from lmk_eval.analyses.landmarks.hits import LEFT, RIGHT
 
@@ -28,7 +28,7 @@ def draw_landmarks(found: Sequence[Captured]) -> Figure:
         Line2D([], [], color="black", linestyle="--", label="right neighbour"),
         Line2D([], [], color=GREY, linestyle=":", label="guessing"),
     ]
-    figure.legend(handles=[*names, *sides], loc="outside lower center", ncols=min(len(names) + 3, 4))
+    legend_grid(figure, [names, sides])
     return figure
 
 
@@ -44,7 +44,8 @@ def _by_k(axes: Axes, found: Sequence[Captured]) -> None:
     axes.annotate(f"k = {found[0].k}", (found[0].k, 1), (3, -2), ("data", "axes fraction"), "offset points",
                   color=GREY, fontsize=7, va="top")  # fmt: skip
     axes.set_xlim(1, max(len(one.chance) for one in found))
-    axes.set_ylim(0, 102)
+    sides = [one.mean("chunk", side) for one in found for side in (LEFT, RIGHT)]
+    room_above(axes, 100 * np.concatenate(sides), 102)
     axes.set_xlabel("k")
     axes.set_ylabel("Hit@k (%)")
     axes.set_title("Neighbours of a landmark")
@@ -64,7 +65,8 @@ def _by_distance(axes: Axes, found: Sequence[Captured]) -> None:
     axes.annotate("LMK", (len(DISTANCES) / 2 - 0.5, 1), (3, -2), ("data", "axes fraction"), "offset points",
                   color=GREY, fontsize=7, va="top")  # fmt: skip
     axes.set_xticks(places, [f"{distance:+d}".replace("-", "−") for distance in DISTANCES])
-    axes.set_ylim(0, 102)
+    drawn = [100 * one.mean("chunk", distance)[one.k - 1] for one in found for distance in DISTANCES]
+    room_above(axes, [*drawn, 100 * found[0].chance[found[0].k - 1]], 102, 0.25)
     axes.set_xlabel("Chunk, counted from the landmark")
     axes.set_ylabel(f"Hit@{found[0].k} (%)")
     axes.set_title("Chunks further away")

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lmk_eval.analyses.figures.style import bar_style, legend_below, line_style, markers, panels, plain_number
+from lmk_eval.analyses.figures.style import bar_style, legend_below, line_style, markers, panels
+from lmk_eval.analyses.figures.words import plain_number, token_span
 from lmk_eval.analyses.lengths.count import Lengths, histogram
 
 
@@ -35,7 +36,7 @@ def _bars(axes: Axes, found: Sequence[Lengths], edges: Sequence[int]) -> None:
         if len(found) == 1:
             texts = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
             axes.bar_label(bars, texts, fontsize=7, padding=1)
-    labels = [f"{_short(low)}–{_short(high)}" for low, high in pairwise(edges)]
+    labels = [token_span(low, high) for low, high in pairwise(edges)]
     axes.set_xticks(places, labels, rotation=40, ha="right", rotation_mode="anchor")
     axes.grid(visible=False, axis="x")
     axes.set_xlabel("Tokens a text")
@@ -47,7 +48,7 @@ def _cuts(axes: Axes, found: Sequence[Lengths], max_lengths: Sequence[int]) -> N
     places = np.arange(len(max_lengths))
     for number, one in enumerate(found):
         shares = [100 * one.cut(length)[0] for length in max_lengths]
-        axes.plot(places, shares, marker=signs[number], label=one.name, **line_style(number))
+        axes.plot(places, shares, marker=signs[number], label=one.name, clip_on=False, zorder=3, **line_style(number))
         if len(found) == 1:
             for place, share in zip(places, shares, strict=True):
                 axes.annotate(
@@ -59,7 +60,3 @@ def _cuts(axes: Axes, found: Sequence[Lengths], max_lengths: Sequence[int]) -> N
     axes.margins(x=0.08)
     axes.set_xlabel("Maximum length (tokens)")
     axes.set_ylabel("Texts that are cut (%)")
-
-
-def _short(tokens: int) -> str:
-    return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)

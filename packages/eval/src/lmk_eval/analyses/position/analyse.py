@@ -135,7 +135,12 @@ def _rows(found: Sequence[Found], groups: Groups) -> list[Row]:
 def _summary(found: Sequence[Found], lengths: Mapping[str, int], max_length: int) -> list[dict[str, Any]]:
     cut = sum(length > max_length for length in lengths.values()) / len(lengths)
     return [
-        {"series": one.name, METRIC: one.of(list(one.scores))[0], "queries": len(one.scores), "documents_cut": cut}
+        {
+            "series": one.name,
+            METRIC: one.of(list(one.scores))[0],
+            "queries": len(one.scores),
+            "share_of_documents_cut": cut,
+        }
         for one in found
     ]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lmk_eval.analyses.errors import AnalysisError
+from lmk_eval.analyses.figures.words import token_span
 from lmk_eval.tasks.folder import FolderData
 
 MOST_GROUPS = 24
@@ -71,7 +72,7 @@ def length_groups(lengths: Mapping[str, int]) -> Groups:
         tuple(query for query, length in lengths.items() if low < max(length, 1) <= high)
         for low, high in pairwise(edges)
     ]
-    labels = [f"{low:,}–{high:,}" for low, high in pairwise(edges)]
+    labels = [token_span(low, high) for low, high in pairwise(edges)]
     return _groups(labels, members, "tokens of the longest relevant document")
 
 
@@ -104,7 +105,7 @@ def _by_fraction(places: Mapping[str, float], bins: int, source: str) -> Groups:
     labels: list[str] = []
     for number in range(bins):
         members.append(tuple(query for query, place in places.items() if min(int(place * bins), bins - 1) == number))
-        labels.append(f"{number / bins:.2g}–{(number + 1) / bins:.2g}")
+        labels.append(f"{number / bins:.3g}–{(number + 1) / bins:.3g}")
     return _groups(labels, members, source)
 
 
