@@ -157,6 +157,12 @@ def test_what_cannot_be_analysed_is_said(embedder_of, changes, message) -> None:
         analyse_attention(series, settings.pop("texts"), settings.pop("max_lengths"), **settings)
 
 
+def test_a_length_beyond_the_table_of_positions_is_refused(embedder_of) -> None:
+    series = [Series("one", embedder_of("bert", PoolingConfig("cls")))]
+    with pytest.raises(ValueError, match="9001 is beyond the model's table of positions; at most 9000"):
+        analyse_attention(series, [text_of(200)], [9001])
+
+
 def test_a_model_that_shows_no_attention_is_refused(embedder_of) -> None:
     embedder = embedder_of("bert", PoolingConfig("cls"))
     embedder.module.encoder.set_attn_implementation("eager")

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from lmk_core import Layout
+from lmk_core.encoders.loading import refuse_too_long
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_eval.analyses.attention.rows import check_attention, mean_attention
 from lmk_eval.analyses.errors import AnalysisError
@@ -85,12 +86,14 @@ def analyse_attention(
 
     Raises:
         AnalysisError: if no document is long enough, a model does not show its attention, or a setting is not valid.
+        ValueError: for a length beyond a model's table of positions.
     """
     recorder = recorder or NullRecorder()
     check_names(series)
     _check(max_lengths, bins, documents)
     for one in series:
         check_attention(one.embedder, layer)
+        refuse_too_long(one.embedder.module.encoder, max(max_lengths))
     wanted = max(max_lengths) if min_tokens is None else min_tokens
     chosen = long_texts(texts, series, wanted, documents, recorder)
     curves: list[Curve] = []

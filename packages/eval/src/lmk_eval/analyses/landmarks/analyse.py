@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from lmk_core.encoders.loading import refuse_too_long
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_eval.analyses.errors import AnalysisError
 from lmk_eval.analyses.figures import Analysis, Row
@@ -81,6 +82,7 @@ def analyse_landmarks(
 
     Raises:
         AnalysisError: for a model without landmarks, no document of enough chunks, or a setting that is not valid.
+        ValueError: for a length beyond a model's table of positions.
     """
     recorder = recorder or NullRecorder()
     check_names(series)
@@ -118,11 +120,12 @@ def _length(
         raise AnalysisError(f"k: {k}; valid: 1 to {min_chunks - 1}, fewer than min_chunks")
     if documents < 1:
         raise AnalysisError(f"documents: {documents}; valid: 1 or more")
-    if max_length is not None:
-        return max_length
-    if max_chunks is None:
-        raise AnalysisError("max_length: must be given where max_chunks is not")
-    return length_for(series.embedder, max_chunks)
+    if max_length is None:
+        if max_chunks is None:
+            raise AnalysisError("max_length: must be given where max_chunks is not")
+        max_length = length_for(series.embedder, max_chunks)
+    refuse_too_long(series.embedder.module.encoder, max_length)
+    return max_length
 
 
 def _captured(
