@@ -8,6 +8,7 @@ the rows are made from it block by block: memory grows with the length of the te
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,12 @@ class _Watched(Segments):
         super().__init__(torch.tensor([0, tokens], device=device), tokens)
         self._layer = layer
         self._see = see
+        self._same = torch.arange(tokens, device=device)
+
+    @cached_property
+    def longest_first(self) -> tuple[Segments, Int[Tensor, " tokens"], Int[Tensor, " tokens"]]:
+        """The order as it is, but said: so no layer may take a shorter way than `attend`, which would not be seen."""
+        return self, self._same, self._same
 
     def attend(
         self,
