@@ -46,7 +46,7 @@ class _Watched(Segments):
         self._same = torch.arange(tokens, device=device)
 
     @cached_property
-    def longest_first(self) -> tuple[Segments, Int[Tensor, " tokens"], Int[Tensor, " tokens"]]:
+    def longest_first(self) -> tuple[Segments, Int[Tensor, " tokens"], Int[Tensor, " tokens"]] | None:
         """The order as it is, but said: so no layer may take a shorter way than `attend`, which would not be seen."""
         return self, self._same, self._same
 
