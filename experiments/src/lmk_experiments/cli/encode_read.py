@@ -34,13 +34,8 @@ class TextFile:
         Raises:
             ValueError: with the file, the line (or row) and the key, for what is not there or no text.
         """
-        if not self.path.is_file():
-            raise ValueError(f"{self.path}: no such file")
-        if self._is(".parquet"):
-            places = self._parquet()
-        elif self._is(*JSONL):
-            places = self._jsonl()
-        else:
+        places = self._places()
+        if places is None:
             for number, line in enumerate(self._lines()):
                 yield str(number), line
             return
@@ -63,6 +58,35 @@ class TextFile:
         """Each row's text."""
         for _, text in self.rows():
             yield text
+
+    def each_text(self) -> Iterator[str]:
+        """Each row's text; where a row has a list of texts (the passages of training data), each of them.
+
+        Raises:
+            ValueError: as `rows`.
+        """
+        places = self._places()
+        if places is None:
+            yield from self._lines()
+            return
+        for place, row in places:
+            value = self._value(place, row, self.text_key)
+            held = value if isinstance(value, list) else [value]
+            for one in held:
+                if not isinstance(one, str):
+                    raise ValueError(
+                        f"{place}: {self.text_key}: expected a string or a list of strings, found "
+                        f"{'a list with ' if one is not value else ''}{type(one).__name__}"
+                    )
+                yield one
+
+    def _places(self) -> Iterator[tuple[str, dict[str, Any]]] | None:
+        """Rows with their places; None for a file of lines."""
+        if not self.path.is_file():
+            raise ValueError(f"{self.path}: no such file")
+        if self._is(".parquet"):
+            return self._parquet()
+        return self._jsonl() if self._is(*JSONL) else None
 
     def _is(self, *endings: str) -> bool:
         return self.path.name.lower().endswith(endings)

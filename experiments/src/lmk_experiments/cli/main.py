@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lmk_experiments.cli import (
+    analyze,
     data,
     doctor,
     encode,
@@ -65,6 +66,7 @@ upkeep.register(app)
 steps.register(app)
 data.register(app)
 evaluations.register(app)
+analyze.register(app)
 fetching.register(app)
 encode.register(app)
 doctor.register(app)
