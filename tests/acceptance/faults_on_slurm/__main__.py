@@ -123,9 +123,7 @@ def left(watch: Watch) -> list[dict[str, Any]]:
 
 def undisturbed(shape: Shape, folder: Path) -> tuple[str, Path | None]:
     """Table and weights of the same grid that nothing is done to: cells as quick as can be, and the same work."""
-    calm = replace(
-        shape, pace=0.0, real_pace=0.0, hours=0.25, partition="main", do=None, bytes=16, real_ranks=False, node=None
-    )
+    calm = replace(shape, pace=0.0, real_pace=0.0, hours=0.25, partition="main", do=None, bytes=16, node=None)
     root = folder / f"undisturbed-{shape.steps}-{shape.real_steps if shape.real else 0}{'-ranks' * shape.real_ranks}"
     grid = FaultGrid(root, calm)
     if any(cell.done() is None for cell in grid.cells):
