@@ -166,7 +166,8 @@ def make_model(folder: Path, *, small: bool) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
-                parameter.mul_(4)  # as it starts, all texts are read nearly alike, and any loss is a logarithm
+                # As it starts all texts are read nearly alike, and any loss is the logarithm of their number.
+                parameter.mul_(4 * (768 / config.hidden_size) ** 0.5)
     model.save_pretrained(folder)
 
 

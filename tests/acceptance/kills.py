@@ -33,9 +33,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--steps", type=int, default=240, help="enough for all kills: a faster machine does more a kill"
-    )
+    parser.add_argument("--steps", type=int, default=240, help="a faster machine does more of them a kill")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LMK_CACHE"] = f"{folder}/cache"

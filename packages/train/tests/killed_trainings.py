@@ -24,6 +24,8 @@ from lmk_train.fitting import fit
 from lmk_train.ranks.group import formed
 from lmk_train.ranks.place import Place
 
+_LEAVE_SECONDS = 20.0
+
 
 @dataclass(frozen=True)
 class Kill:
@@ -90,13 +92,17 @@ def begin(size: int, config: TrainConfig, folder: Path, one: Start) -> list[Any]
 
 
 def ended(ranks: list[Any], seconds: float = 120) -> list[int]:
-    """Their exit codes, when they have ended; one that does not within ``seconds`` is killed."""
+    """Their exit codes, when they have ended; one that does not within ``seconds``, or soon when another was killed, is
+    killed too, as srun does."""
     deadline = time.monotonic() + seconds
+    while any(process.exitcode is None for process in ranks) and time.monotonic() < deadline:
+        if any((process.exitcode or 0) < 0 for process in ranks):
+            deadline = min(deadline, time.monotonic() + _LEAVE_SECONDS)
+        time.sleep(0.02)
     for process in ranks:
-        process.join(max(0.0, deadline - time.monotonic()))
         if process.exitcode is None:
             process.kill()
-            process.join()
+        process.join()
     return [process.exitcode for process in ranks]
 
 

@@ -56,7 +56,10 @@ def train(
         NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
         DivergenceError: The loss rose far above what it had been; see ``config.runtime.divergence``.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
-        OSError: A checkpoint is there but the disk does not give it.
+        OSError: A checkpoint is there but the disk does not give it; or the disk takes none
+            (:class:`lmk_train.callbacks.CheckpointNotWrittenError`).
+        Preempted: It was told to stop by SIGUSR2 or SIGTERM, has saved, and nobody had a handler for that. What an
+            earlier handler raises is raised instead.
         RankFailedError: A rank was killed, or failed on another node; the message names it. What a rank of this node
             raised is raised as it is, with a note.
         ValueError: ``config.runtime`` does not fit the machine, the srun step or the batch; or ``config.init`` is

@@ -78,8 +78,7 @@ class Checkpoints(Callback):
         if began_at != trainer.global_step:
             raise RuntimeError(
                 f"the batches begin at step {began_at}, and the training goes on from step {trainer.global_step}: "
-                "something, such as trainer.estimated_stepping_batches, has asked for them before the checkpoint was "
-                "read"
+                "something asked for them before the checkpoint was read, such as trainer.estimated_stepping_batches"
             )
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:

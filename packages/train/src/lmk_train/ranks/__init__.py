@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from lmk_train.ranks.group import Ranks
     from lmk_train.ranks.line import FirstEnd, OtherEnd, joined_step
     from lmk_train.ranks.place import Place, slurm_place
+    from lmk_train.ranks.signals import Preempted
 
 __all__ = [
     "FirstEnd",
     "OtherEnd",
     "Place",
+    "Preempted",
     "RankFailedError",
     "RankFailure",
     "Ranks",
@@ -33,6 +35,7 @@ __getattr__, __dir__ = lazy_exports(
         "FirstEnd": ".line",
         "OtherEnd": ".line",
         "Place": ".place",
+        "Preempted": ".signals",
         "RankFailedError": ".failures",
         "RankFailure": ".failures",
         "Ranks": ".group",

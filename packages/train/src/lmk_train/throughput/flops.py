@@ -53,10 +53,10 @@ class ModelFlops:
 
 
 def half_windows(encoder: PooledEncoder) -> list[int | None]:
-    """Of each layer the tokens that a token sees to either side; None for all of its text."""
+    """Of each layer the tokens that a token sees to either side, as ModernBERT says it; None for all of its text."""
     config: Any = encoder.encoder.config
-    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
-    return [int(config.sliding_window) if kind == "sliding_attention" else None for kind in kinds]
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * getattr(config, "num_hidden_layers", 0)
+    return [config.sliding_window if kind == "sliding_attention" else None for kind in kinds]
 
 
 def pairs_seen(lengths: Lengths, half_window: int | None) -> Lengths:
