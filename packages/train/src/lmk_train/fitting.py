@@ -106,14 +106,9 @@ def fine_tuning(config: TrainConfig, recorder: Recorder, ranks: Ranks) -> Work:
     embedder, told = started_from(config)
     if told and ranks.first:
         recorder.event("initialized", **told)
+    place, report = ranks.place, TokenizingReport(recorder)
     with ranks.in_turn():
-        data = ContrastiveData(
-            config,
-            embedder.tokenizer,
-            rank=ranks.place.rank,
-            world_size=ranks.place.size,
-            report=TokenizingReport(recorder),
-        )
+        data = ContrastiveData(config, embedder.tokenizer, rank=place.rank, world_size=place.size, report=report)
     validation = _validation(config, embedder, recorder) if ranks.first else None
     return Work(embedder, data, ContrastiveModule(embedder.module, embedder.tokenizer, config), validation)
 
@@ -129,14 +124,9 @@ def pre_training(config: PretrainConfig, recorder: Recorder, ranks: Ranks) -> Wo
     )
     encoder = embedder.module.encoder
     head, is_loaded = load_language_head(config.model.path, encoder, revision=config.model.revision)
+    place, report = ranks.place, TokenizingReport(recorder)
     with ranks.in_turn():
-        data = PretrainingData(
-            config,
-            embedder.tokenizer,
-            rank=ranks.place.rank,
-            world_size=ranks.place.size,
-            report=TokenizingReport(recorder),
-        )
+        data = PretrainingData(config, embedder.tokenizer, rank=place.rank, world_size=place.size, report=report)
     module = PretrainingModule(RetroMae(embedder.module, head), config)
     return Work(embedder, data, module, told={"head": "of the checkpoint" if is_loaded else "new"})
 
