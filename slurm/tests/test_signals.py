@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Generator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -109,7 +110,8 @@ def test_a_signal_before_there_are_handlers_waits_for_them(job: Job) -> None:
     calls = job(minutes=2)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGTERM])
     try:
-        os.kill(os.getpid(), signal.SIGUSR2)
+        # To this thread: others of the test process do not block it, and it would end there.
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR2)
         assert requeues(calls) == 0
         with pytest.raises(Interrupted) as caught, signals_of_the_scheduler():
             pytest.fail("the signal was lost")
