@@ -128,7 +128,7 @@ def test_html_is_a_page_with_spans():
 def test_html_escapes_what_users_wrote():
     page = render([hostile()], "html")
     assert "script" not in Grid(page).tags
-    assert page.count("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;") == 10
+    assert page.count("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;") == 11
     assert Grid(page).texts()[-1] == [HOSTILE, HOSTILE]
 
 
