@@ -93,13 +93,8 @@ def test_no_flipped_bit_is_trained_on(tmp_path):
     """Anywhere in the file: it is found, or changes nothing that is read."""
     draw = random.Random(0)
     path = tmp_path / "last.ckpt"
-    written = {
-        "state": {"a": torch.randn(40, 30), "b": torch.arange(7)},
-        "global_step": 3,
-        "name": "ü",
-        "x": [1.5, None],
-    }
-    CheckpointFiles().save_checkpoint(written, path)
+    tensors = {"a": torch.randn(40, 30), "b": torch.arange(7)}
+    CheckpointFiles().save_checkpoint({"state": tensors, "global_step": 3, "name": "ü", "x": [1.5, None]}, path)
     content = path.read_bytes()
     found = 0
     for _ in range(400):
