@@ -97,7 +97,7 @@ def test_no_flipped_bit_is_trained_on(tmp_path):
     CheckpointFiles().save_checkpoint({"state": tensors, "global_step": 3, "name": "ü", "x": [1.5, None]}, path)
     content = path.read_bytes()
     found = 0
-    for _ in range(400):
+    for _ in range(150):
         flipped = bytearray(content)
         flipped[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(flipped)
@@ -108,7 +108,7 @@ def test_no_flipped_bit_is_trained_on(tmp_path):
             continue
         assert all(torch.equal(read["state"][name], tensors[name]) for name in tensors)
         assert (read["global_step"], read["name"], read["x"]) == (3, "ü", [1.5, None])
-    assert found > 300
+    assert found > 110
 
 
 @pytest.fixture
