@@ -91,6 +91,7 @@ class ReportRoot:
         self.events(
             cell.folder,
             {"time": began, "event": "attempt", "pid": 8, "host": "node2", "user": "ann", "code": "/home/ann/lmk"},
+            {"time": began + 10, "event": "start", "device": "NVIDIA H100", "processes": 1, "torch": "2.13.0"},
             {"time": began + 1800, "event": "done"},
         )
         scores = {}

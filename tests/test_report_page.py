@@ -10,14 +10,23 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from report_root import HOSTILE, LENGTHS, NOTE, ReportRoot, write_report_root
+from report_root import HOSTILE, LENGTHS, NOTE, START, ReportRoot, write_report_root
 from typer.testing import CliRunner
 
 from lmk_experiments.cli.main import app
-from lmk_experiments.records import Cell, GridRecord, TrainingRecord, load_grid, training_cell
+from lmk_experiments.records import (
+    GridRecord,
+    RowRecord,
+    TrainingRecord,
+    evaluation_cell,
+    load_grid,
+    pretraining_cell,
+    training_cell,
+)
+from lmk_experiments.records.attempts import gpu_hours, starts_of
 from lmk_experiments.report import gather, render_page
 from lmk_experiments.report.charts import nice_ticks, thinned
-from lmk_experiments.report.hours import attempts, gpu_hours
+from lmk_experiments.submit.states import grid_states
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -146,9 +155,9 @@ def test_the_curves_have_every_seed_and_their_mean(page: tuple[str, Page]) -> No
 
 def test_gpu_hours_are_those_of_the_records(root: ReportRoot, page: tuple[str, Page]) -> None:
     cell = training_cell(root.path, load_grid(root.path, "study").trainings[0].id)
-    found = attempts(cell)
-    assert [(one.hours, one.gpus, one.outcome) for one in found] == [(1.0, 8, "preempted"), (2.0, 8, "done")]
-    assert gpu_hours((one, one.gpus or 0) for one in found) == 24.0
+    found = starts_of(cell)
+    assert [(one.seconds(0.0), one.gpus, one.said) for one in found] == [(3600, 8, "pushed out"), (7200, 8, "done")]
+    assert gpu_hours(found, 0.0) == 24.0
     _, parsed = page
     line = parsed.line("cls", "training", "0")
     assert line[3:6] == ["2", "3.00", "24.00"]
@@ -156,30 +165,57 @@ def test_gpu_hours_are_those_of_the_records(root: ReportRoot, page: tuple[str, P
     assert parsed.line("all")[3:6] == [str(8 * 2 + 6), "27.00", "195.00"]
 
 
-def test_what_one_process_does_for_several_cells_counts_once(tmp_path: Path) -> None:
+def test_the_report_and_the_status_count_the_same_hours(tmp_path: Path) -> None:
+    """A pre-training, what ended in every way, and an evaluation that two shares have encoded."""
     root = ReportRoot(tmp_path)
-    cells = [Cell(tmp_path / "evaluations" / root.identity()) for _ in range(2)]
-    for cell in cells:
+    first = pretraining_cell(tmp_path, root.identity()).create("pretraining", {})
+    on_two = {"event": "attempt", "job": "1_0", "gpus": 2, "nodes": "n[1-2]", "host": "n1", "pid": 1}
+    root.events(
+        first.folder,
+        {"time": START, **on_two},
+        {"time": START + 3600, "event": "stopped", "cause": "time", "step": 5},
+        {"time": START + 7200, **on_two},
+        {"time": START + 20_000, "event": "lost", "at": START + 9000},
+        {"time": START + 20_000, **on_two},
+        {"time": START + 21_800, "event": "failed", "failure": "out_of_gpu_memory", "reason": "OutOfMemoryError: x"},
+    )
+    (first.folder / "metrics.jsonl").write_text('{"step": 1, "time": 1.0, "values": {"train/loss": 2.0}}\n')
+    training = root.train("cls", 0)
+    tuned = root.evaluate(training, 0.1)
+    for number in (1, 2):
+        share = evaluation_cell(tmp_path, tuned).folder / "shares" / f"{number}-of-2"
         root.events(
-            cell.folder,
-            {"time": 0.0, "event": "attempt", "pid": 1, "host": "a"},
-            {"time": 3600.0, "event": "done"},
+            share,
+            {"time": START, "event": "attempt", "job": f"2_{number}", "gpus": 4},
+            {"time": START + 900, "event": "done"},
         )
-    assert gpu_hours((one, 1) for cell in cells for one in attempts(cell)) == 1.0
-    other = Cell(tmp_path / "evaluations" / root.identity())
-    root.events(other.folder, {"time": 0.0, "event": "attempt", "pid": 2, "host": "a"})
-    (other.folder / "metrics.jsonl").write_text('{"step": 1, "time": 1800.0, "values": {}}\n')
-    [lost] = attempts(other)
-    assert (lost.hours, lost.outcome) == (0.5, "ended without a word")
+    rows = [RowRecord(row, 0, training, {}, row == "cls", {"long": tuned}) for row in ("cls", "again")]
+    GridRecord(
+        "mixed", "", [TrainingRecord(training, "cls", 0)], rows, pretrainings=[TrainingRecord(first.id, "cls", 0)]
+    ).save(tmp_path)
+    record = load_grid(tmp_path, "mixed")
+    parsed = Page(render_page(gather(record, tmp_path)))
+    assert parsed.line("cls", "pretraining", "0")[3:6] == ["3", "2.00", "4.00"]
+    assert parsed.line("cls", "1 evaluation", "0")[3:6] == ["1", "1.00", "2.50"]
+    assert parsed.line("all")[5] == "30.50"
+    ended = [line[10] for line in parsed.lines if line[:2] == ["cls", "pretraining"] and len(line) == 13]
+    assert ended == ["its time was up", "ended without a word", "failed: OutOfMemoryError: x"]
+    assert [line[5] for line in parsed.lines if line[:2] == ["cls", "pretraining"] and len(line) == 13] == [
+        "n[1-2]"
+    ] * 3
+    assert parsed.line("cls", "1", "2")[0] == "cls", "the loss of a pre-training is a chart"
+    states = grid_states(record, tmp_path)
+    assert [round(one.gpu_hours, 6) for one in states.cells] == [4.0, 24.0, 2.5, 2.5]
+    assert states.gpu_hours == pytest.approx(30.5), "one evaluation of two rows counts once"
 
 
 def test_where_it_ran_and_with_what(page: tuple[str, Page]) -> None:
     _, parsed = page
     starts = [line for line in parsed.lines if line[:2] == ["cls", "training"] and len(line) == 13]
     assert [line[4:8] for line in starts[:2]] == [["1", "node1", "1_0", "ann"], ["2", "node1", "1_0", "ann"]]
-    assert [line[10] for line in starts[:2]] == ["preempted", "done"]
+    assert [line[10] for line in starts[:2]] == ["pushed out", "done"]
     assert parsed.line("code", "commit 0123456789ab")[2] == "16 starts"
-    assert parsed.line("device", "NVIDIA H100")[2] == "16 starts"
+    assert parsed.line("device", "NVIDIA H100")[2] == "22 starts"
 
 
 def test_a_grid_that_has_not_started_has_a_page(tmp_path: Path) -> None:
@@ -197,8 +233,6 @@ def test_a_grid_that_has_not_started_has_a_page(tmp_path: Path) -> None:
 
 
 def load_rows(row: str, training: str, evaluation: str) -> list:
-    from lmk_experiments.records import RowRecord
-
     return [RowRecord(row, 0, training, {}, True, {"s": evaluation})]
 
 
