@@ -234,7 +234,9 @@ def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
             own.append(event.get("reason", ""))
     how = _ENDS.get(sighting.state, "")
     if own and own[-1] not in ("", _ANOTHER):
-        return own[-1] + (_more_memory(job) if _kind(cell) == OUT_OF_MEMORY else "")
+        return own[-1] + (
+            _more_memory(job) if [one.end for one in attempts(cell.events())[-1:]] == [OUT_OF_MEMORY] else ""
+        )
     if ran_out(cell, job, sighting):
         return f"out of memory{_more_memory(job)}"
     if not how and was_killed(Path(job.log)):
@@ -254,11 +256,6 @@ def _never(cell: Cell) -> str:
             else "what it waited for had ended without finishing; submit again"
         )
     return f"its {'pre-training' if before.folder.parent.name == 'pretrainings' else 'training'} did not finish"
-
-
-def _kind(cell: Cell) -> str:
-    starts = attempts(cell.events())
-    return starts[-1].end if starts else ""
 
 
 def _more_memory(job: JobNote) -> str:
