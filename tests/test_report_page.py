@@ -153,6 +153,11 @@ def test_the_curves_have_every_seed_and_their_mean(page: tuple[str, Page]) -> No
     assert len(re.findall(r'class="line line\d"', loss)) == 4
 
 
+def test_a_row_from_elsewhere_stands_in_the_charts_of_lengths(page: tuple[str, Page]) -> None:
+    _, parsed = page
+    assert ["bge-m3", "90", "–", "–"] in parsed.lines
+
+
 def test_gpu_hours_are_those_of_the_records(root: ReportRoot, page: tuple[str, Page]) -> None:
     cell = training_cell(root.path, load_grid(root.path, "study").trainings[0].id)
     found = starts_of(cell)
@@ -249,6 +254,11 @@ def test_the_command_writes_it_where_it_is_asked_to(root: ReportRoot, report: Ca
     linked = report("study", "--root", root.path, "--out", out, "--mlflow-ui", "http://127.0.0.1:5000/")
     assert linked.exit_code == 0
     assert 'href="http://127.0.0.1:5000/#/runs/' in out.read_text()
+    assert (
+        report("study", "--root", root.path, "--out", out, "--mlflow-ui", "https://me:secret@team.test").exit_code == 0
+    )
+    assert 'href="https://team.test/#/runs/' in out.read_text()
+    assert "secret" not in out.read_text(), "the page may be mailed"
 
 
 @pytest.mark.parametrize(

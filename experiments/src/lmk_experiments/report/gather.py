@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 from lmk_experiments.costs import PlanCosts
 from lmk_experiments.elsewhere import rows_of
 from lmk_experiments.jobs.shares import share_starts
+from lmk_experiments.mirror.store import without_credentials
 from lmk_experiments.records import (
     Cell,
     GridRecord,
@@ -130,6 +131,7 @@ def gather(
     """
     if ui is not None and (urlsplit(ui).scheme not in ("http", "https") or not urlsplit(ui).netloc):
         raise ValueError(f"--mlflow-ui {ui}: an address is needed, http://127.0.0.1:5000 for example")
+    ui = without_credentials(ui) if ui is not None else None
     source = load_source(root, record)
     table = collect(record, source, tests=Comparing(intervals=True) if source.scores else None)
     cells = [_ran(pretraining_cell(root, one.id), "pretraining", one.row, one.seed, ui) for one in record.pretrainings]
