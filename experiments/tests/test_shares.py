@@ -251,8 +251,12 @@ def test_shares_of_a_finished_evaluation_stay_and_say_what_it_cost(built: Path, 
     share.finish(1.0)
     evaluation.finish(1.0, scores={"functions": {"main_score": 0.5}})
     (evaluation.folder / "embeddings").mkdir()
+    (share.folder / "logs").mkdir()
+    (share.folder / "logs" / "1_0_log.out").write_text("x")
     found, _ = find_leftovers(grid.root, grid.record)
     assert [one.path.name for one in found if one.cell == evaluation] == ["embeddings"]
+    found, _ = find_leftovers(grid.root, grid.record, log_days=0)
+    assert [one.path.name for one in found if one.cell == evaluation] == ["embeddings", "1_0_log.out"]
 
 
 def test_a_share_that_did_not_finish_is_not_called_a_training(built: Path, tmp_path: Path) -> None:

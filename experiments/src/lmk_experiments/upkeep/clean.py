@@ -178,7 +178,7 @@ def _leftovers(kind: str, cell: Cell, log_days: float, users: tuple[Path, ...]) 
     # A model that is being replaced is whole under its draft's name for a moment: only beside a model is that a draft.
     if kind == "evaluation" or (cell.folder / "model").is_dir():
         wanted += [(path, "half-written file") for path in sorted(cell.folder.glob(".*"))]
-    logs = sorted((cell.folder / "logs").glob("*"))
+    logs = [path for folder in (cell.folder, *users) for path in sorted((folder / "logs").glob("*"))]
     wanted += [(path, "log") for path in logs if time.time() - path.lstat().st_mtime >= log_days * _DAY]
     for path, what in wanted:
         if path.is_symlink():
