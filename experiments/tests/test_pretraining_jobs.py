@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from lmk_experiments.cli.follow import _choose, _of_row, _shared
+from lmk_experiments.cli.follow import _choose, _of_row, _shared, show_tail
 from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.jobs.check import check_data
 from lmk_experiments.jobs.fan import make_jobs, write_cells
 from lmk_experiments.jobs.references import real_training
 from lmk_experiments.mirror.wanted import places
 from lmk_experiments.records import (
+    Cell,
     CellError,
     CellRecorder,
     evaluation_cell,
@@ -24,6 +26,7 @@ from lmk_experiments.records import (
     pretraining_cell,
     training_cell,
 )
+from lmk_experiments.records.claim import claimed
 from lmk_experiments.records.tickets import JobNote
 from lmk_experiments.submit.states import cell_state, grid_states
 from lmk_experiments.tables import collect, load_source
@@ -145,6 +148,42 @@ def test_a_row_has_its_pretraining_where_no_other_starts_from_it(plan: Plan, tmp
     replace(record, name="other", trainings=[], rows=[]).save(root)
     jobs = {"7_0": "pretrain one"}
     assert _shared(record, root, [replace(cells[0], job=NOTE)], jobs) == {"other": ["pretrain one"]}
+
+
+def test_following_a_row_goes_on_from_its_pretraining_to_its_training(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "runs"
+    record = write_cells(plan, root, None)
+    first = pretraining_cell(root, record.pretrainings[0].id)
+    tuned = training_cell(root, next(one.id for one in record.trainings if one.row == "one"))
+    at_work = contextlib.ExitStack()
+
+    def start(cell: Cell, said: str) -> None:
+        (cell.folder / "logs").mkdir()
+        (cell.folder / "logs" / "1_0_log.out").write_text(said)
+        at_work.enter_context(claimed(cell.folder))
+
+    def end(cell: Cell, said: str) -> None:
+        with (cell.folder / "logs" / "1_0_log.out").open("a") as file:
+            file.write(said)
+        at_work.close()
+
+    def to_the_training() -> None:
+        end(first, "the first one ends\n")
+        first.finish(1.0, model="model")
+        start(tuned, "the second begins\n")
+
+    steps = iter([to_the_training, lambda: end(tuned, "and ends\n")])
+    monkeypatch.setattr("lmk_experiments.cli.follow.time.sleep", lambda _: next(steps)())
+    start(first, "the first one, which says more than the second\n")
+    show_tail("g", "one", root, suite=None, seed=None, lines=5, follow=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "the first one, which says more than the second",
+        "the first one ends",
+        "the second begins",
+        "and ends",
+    ]
 
 
 def test_a_pretrainings_checkpoints_are_cleaned_like_a_trainings(plan: Plan, tmp_path: Path) -> None:

@@ -37,17 +37,26 @@ def show_tail(
     position = log.stat().st_size if log is not None and log.exists() else 0
     while True:
         one = _choose(record, root, row, suite, seed)
-        log = one.log
-        if log is not None and log.exists():
-            with log.open("rb") as file:
-                file.seek(position)
-                new = file.read()
-            position += len(new)
-            typer.echo(new.decode(errors="replace"), nl=False)
+        position = _print_from(log, position)
+        if one.log != log:  # its pre-training is done and it has begun, or it was submitted again
+            log = one.log
+            typer.echo(f"{log}:", err=True)
+            position = _print_from(log, 0)
         if not one.active:
             typer.echo(f"{one.state}", err=True)
             return
         time.sleep(_SECONDS)
+
+
+def _print_from(log: Path | None, position: int) -> int:
+    """Print what a log holds behind a place; the place to go on from."""
+    if log is None or not log.exists():
+        return position
+    with log.open("rb") as file:
+        file.seek(position)
+        new = file.read()
+    typer.echo(new.decode(errors="replace"), nl=False)
+    return position + len(new)
 
 
 def cancel_jobs(grid: str, row: str | None, root: Path, *, yes: bool) -> None:
