@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from report_root import HOSTILE, LENGTHS, NOTE, START, ReportRoot, write_report_root
+from report_root import HOSTILE, LENGTHS, NOTE, Page, ReportRoot, write_report_root
 from typer.testing import CliRunner
 
 from lmk_experiments.cli.main import app
@@ -18,56 +17,12 @@ from lmk_experiments.records import (
     GridRecord,
     RowRecord,
     TrainingRecord,
-    evaluation_cell,
     load_grid,
-    pretraining_cell,
     training_cell,
 )
 from lmk_experiments.records.attempts import gpu_hours, starts_of
 from lmk_experiments.report import gather, render_page
 from lmk_experiments.report.charts import nice_ticks, thinned
-from lmk_experiments.submit.states import grid_states
-
-VOID = {"meta", "link", "img", "br", "hr", "input"}
-
-
-class Page(HTMLParser):
-    """The tags of a page, its texts by the tag around them, and its tables as lists of texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.lines: list[list[str]] = []
-        self.feed(text)
-        assert self.open == [], "every tag is closed"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.lines.append([])
-        elif tag in ("td", "th"):
-            self.lines[-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            self.texts.setdefault(self.open[-1], []).append(data)
-        if self.open and {"td", "th"} & set(self.open):
-            self.lines[-1][-1] += data
-
-    def line(self, *start: str) -> list[str]:
-        return next(line for line in self.lines if line[: len(start)] == list(start))
 
 
 @pytest.fixture(scope="module")
@@ -168,50 +123,6 @@ def test_gpu_hours_are_those_of_the_records(root: ReportRoot, page: tuple[str, P
     assert line[3:6] == ["2", "3.00", "24.00"]
     # Eight trainings of three hours on eight GPUs; six evaluations of half an hour on one.
     assert parsed.line("all")[3:6] == [str(8 * 2 + 6), "27.00", "195.00"]
-
-
-def test_the_report_and_the_status_count_the_same_hours(tmp_path: Path) -> None:
-    """A pre-training, what ended in every way, and an evaluation that two shares have encoded."""
-    root = ReportRoot(tmp_path)
-    first = pretraining_cell(tmp_path, root.identity()).create("pretraining", {})
-    on_two = {"event": "attempt", "job": "1_0", "gpus": 2, "nodes": "n[1-2]", "host": "n1", "pid": 1}
-    root.events(
-        first.folder,
-        {"time": START, **on_two},
-        {"time": START + 3600, "event": "stopped", "cause": "time", "step": 5},
-        {"time": START + 7200, **on_two},
-        {"time": START + 20_000, "event": "lost", "at": START + 9000},
-        {"time": START + 20_000, **on_two},
-        {"time": START + 21_800, "event": "failed", "failure": "out_of_gpu_memory", "reason": "OutOfMemoryError: x"},
-    )
-    (first.folder / "metrics.jsonl").write_text('{"step": 1, "time": 1.0, "values": {"train/loss": 2.0}}\n')
-    training = root.train("cls", 0)
-    tuned = root.evaluate(training, 0.1)
-    for number in (1, 2):
-        share = evaluation_cell(tmp_path, tuned).folder / "shares" / f"{number}-of-2"
-        root.events(
-            share,
-            {"time": START, "event": "attempt", "job": f"2_{number}", "gpus": 4},
-            {"time": START + 900, "event": "done"},
-        )
-    rows = [RowRecord(row, 0, training, {}, row == "cls", {"long": tuned}) for row in ("cls", "again")]
-    GridRecord(
-        "mixed", "", [TrainingRecord(training, "cls", 0)], rows, pretrainings=[TrainingRecord(first.id, "cls", 0)]
-    ).save(tmp_path)
-    record = load_grid(tmp_path, "mixed")
-    parsed = Page(render_page(gather(record, tmp_path)))
-    assert parsed.line("cls", "pretraining", "0")[3:6] == ["3", "2.00", "4.00"]
-    assert parsed.line("cls", "1 evaluation", "0")[3:6] == ["1", "1.00", "2.50"]
-    assert parsed.line("all")[5] == "30.50"
-    ended = [line[10] for line in parsed.lines if line[:2] == ["cls", "pretraining"] and len(line) == 13]
-    assert ended == ["its time was up", "ended without a word", "failed: OutOfMemoryError: x"]
-    assert [line[5] for line in parsed.lines if line[:2] == ["cls", "pretraining"] and len(line) == 13] == [
-        "n[1-2]"
-    ] * 3
-    assert parsed.line("cls", "1", "2")[0] == "cls", "the loss of a pre-training is a chart"
-    states = grid_states(record, tmp_path)
-    assert [round(one.gpu_hours, 6) for one in states.cells] == [4.0, 24.0, 2.5, 2.5]
-    assert states.gpu_hours == pytest.approx(30.5), "one evaluation of two rows counts once"
 
 
 def test_where_it_ran_and_with_what(page: tuple[str, Page]) -> None:
