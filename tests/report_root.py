@@ -1,4 +1,4 @@
-"""A root with the records of a grid as a run of two seeds leaves them, half done, with hostile texts; and a page, read."""
+"""A root with the records of a grid of two seeds, half done, with hostile texts everywhere; and a page as read."""
 
 from __future__ import annotations
 
