@@ -1,10 +1,11 @@
-"""A root with the records of a grid as a run of two seeds leaves them, half done, and with hostile texts everywhere."""
+"""A root with the records of a grid of two seeds, half done, with hostile texts everywhere; and a page as read."""
 
 from __future__ import annotations
 
 import json
 import random
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from pathlib import Path
 
 from lmk_eval.evaluation.per_query import write_per_query
@@ -28,6 +29,48 @@ SUITE = {
     "tasks": [{"name": f"modules-{length}", "mteb": f"M{length}", "group_by": "quarter"} for length in LENGTHS],
 }
 START = 1_800_000_000.0
+
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """The tags of a page, its texts by the tag around them, and its tables as lists of texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.lines: list[list[str]] = []
+        self.feed(text)
+        assert self.open == [], "every tag is closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.lines.append([])
+        elif tag in ("td", "th"):
+            self.lines[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+        if self.open and {"td", "th"} & set(self.open):
+            self.lines[-1][-1] += data
+
+    def line(self, *start: str) -> list[str]:
+        return next(line for line in self.lines if line[: len(start)] == list(start))
 
 
 @dataclass
@@ -91,6 +134,7 @@ class ReportRoot:
         self.events(
             cell.folder,
             {"time": began, "event": "attempt", "pid": 8, "host": "node2", "user": "ann", "code": "/home/ann/lmk"},
+            {"time": began + 10, "event": "start", "device": "NVIDIA H100", "processes": 1, "torch": "2.13.0"},
             {"time": began + 1800, "event": "done"},
         )
         scores = {}

@@ -5,60 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from report_root import HOSTILE, LENGTHS, NOTE, ReportRoot, write_report_root
+from report_root import HOSTILE, LENGTHS, NOTE, Page, ReportRoot, write_report_root
 from typer.testing import CliRunner
 
 from lmk_experiments.cli.main import app
-from lmk_experiments.records import Cell, GridRecord, TrainingRecord, load_grid, training_cell
+from lmk_experiments.records import (
+    GridRecord,
+    RowRecord,
+    TrainingRecord,
+    load_grid,
+    training_cell,
+)
+from lmk_experiments.records.attempts import gpu_hours, starts_of
 from lmk_experiments.report import gather, render_page
 from lmk_experiments.report.charts import nice_ticks, thinned
-from lmk_experiments.report.hours import attempts, gpu_hours
-
-VOID = {"meta", "link", "img", "br", "hr", "input"}
-
-
-class Page(HTMLParser):
-    """The tags of a page, its texts by the tag around them, and its tables as lists of texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.lines: list[list[str]] = []
-        self.feed(text)
-        assert self.open == [], "every tag is closed"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.lines.append([])
-        elif tag in ("td", "th"):
-            self.lines[-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open:
-            self.texts.setdefault(self.open[-1], []).append(data)
-        if self.open and {"td", "th"} & set(self.open):
-            self.lines[-1][-1] += data
-
-    def line(self, *start: str) -> list[str]:
-        return next(line for line in self.lines if line[: len(start)] == list(start))
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +108,16 @@ def test_the_curves_have_every_seed_and_their_mean(page: tuple[str, Page]) -> No
     assert len(re.findall(r'class="line line\d"', loss)) == 4
 
 
+def test_a_row_from_elsewhere_stands_in_the_charts_of_lengths(page: tuple[str, Page]) -> None:
+    _, parsed = page
+    assert ["bge-m3", "90", "–", "–"] in parsed.lines
+
+
 def test_gpu_hours_are_those_of_the_records(root: ReportRoot, page: tuple[str, Page]) -> None:
     cell = training_cell(root.path, load_grid(root.path, "study").trainings[0].id)
-    found = attempts(cell)
-    assert [(one.hours, one.gpus, one.outcome) for one in found] == [(1.0, 8, "preempted"), (2.0, 8, "done")]
-    assert gpu_hours((one, one.gpus or 0) for one in found) == 24.0
+    found = starts_of(cell)
+    assert [(one.seconds(0.0), one.gpus, one.said) for one in found] == [(3600, 8, "pushed out"), (7200, 8, "done")]
+    assert gpu_hours(found, 0.0) == 24.0
     _, parsed = page
     line = parsed.line("cls", "training", "0")
     assert line[3:6] == ["2", "3.00", "24.00"]
@@ -156,30 +125,13 @@ def test_gpu_hours_are_those_of_the_records(root: ReportRoot, page: tuple[str, P
     assert parsed.line("all")[3:6] == [str(8 * 2 + 6), "27.00", "195.00"]
 
 
-def test_what_one_process_does_for_several_cells_counts_once(tmp_path: Path) -> None:
-    root = ReportRoot(tmp_path)
-    cells = [Cell(tmp_path / "evaluations" / root.identity()) for _ in range(2)]
-    for cell in cells:
-        root.events(
-            cell.folder,
-            {"time": 0.0, "event": "attempt", "pid": 1, "host": "a"},
-            {"time": 3600.0, "event": "done"},
-        )
-    assert gpu_hours((one, 1) for cell in cells for one in attempts(cell)) == 1.0
-    other = Cell(tmp_path / "evaluations" / root.identity())
-    root.events(other.folder, {"time": 0.0, "event": "attempt", "pid": 2, "host": "a"})
-    (other.folder / "metrics.jsonl").write_text('{"step": 1, "time": 1800.0, "values": {}}\n')
-    [lost] = attempts(other)
-    assert (lost.hours, lost.outcome) == (0.5, "ended without a word")
-
-
 def test_where_it_ran_and_with_what(page: tuple[str, Page]) -> None:
     _, parsed = page
     starts = [line for line in parsed.lines if line[:2] == ["cls", "training"] and len(line) == 13]
     assert [line[4:8] for line in starts[:2]] == [["1", "node1", "1_0", "ann"], ["2", "node1", "1_0", "ann"]]
-    assert [line[10] for line in starts[:2]] == ["preempted", "done"]
+    assert [line[10] for line in starts[:2]] == ["pushed out", "done"]
     assert parsed.line("code", "commit 0123456789ab")[2] == "16 starts"
-    assert parsed.line("device", "NVIDIA H100")[2] == "16 starts"
+    assert parsed.line("device", "NVIDIA H100")[2] == "22 starts"
 
 
 def test_a_grid_that_has_not_started_has_a_page(tmp_path: Path) -> None:
@@ -197,8 +149,6 @@ def test_a_grid_that_has_not_started_has_a_page(tmp_path: Path) -> None:
 
 
 def load_rows(row: str, training: str, evaluation: str) -> list:
-    from lmk_experiments.records import RowRecord
-
     return [RowRecord(row, 0, training, {}, True, {"s": evaluation})]
 
 
@@ -215,6 +165,11 @@ def test_the_command_writes_it_where_it_is_asked_to(root: ReportRoot, report: Ca
     linked = report("study", "--root", root.path, "--out", out, "--mlflow-ui", "http://127.0.0.1:5000/")
     assert linked.exit_code == 0
     assert 'href="http://127.0.0.1:5000/#/runs/' in out.read_text()
+    assert (
+        report("study", "--root", root.path, "--out", out, "--mlflow-ui", "https://me:secret@team.test").exit_code == 0
+    )
+    assert 'href="https://team.test/#/runs/' in out.read_text()
+    assert "secret" not in out.read_text(), "the page may be mailed"
 
 
 @pytest.mark.parametrize(

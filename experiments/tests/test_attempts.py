@@ -45,6 +45,31 @@ def test_records_of_before_are_read() -> None:
     assert [one.end for one in attempts(told)] == ["stopped", "error"]
 
 
+def test_a_start_that_nothing_ended_lasts_until_it_was_last_heard_of() -> None:
+    told = [
+        start(0.0, gpus=1),
+        end(3600.0, "task", name="x"),
+        start(90_000.0, gpus=1),
+        end(93_600.0, "preempted", step=5),
+        start(200_000.0, gpus=1),
+        end(203_600.0, "done"),
+    ]
+    found = attempts(told)
+    assert [(one.end, one.ended) for one in found] == [("lost", 3600), ("preempted", 93_600), ("done", 203_600)]
+    assert gpu_hours(found, 900_000.0) == 3.0
+
+
+def test_gpus_are_those_of_the_job_else_those_of_the_processes() -> None:
+    told = [
+        *(start(0.0), end(1.0, "start", device="NVIDIA H100", processes=2, torch="2.13"), end(3600.0, "done")),
+        *(start(0.0, gpus=8), end(1.0, "start", device="NVIDIA H100", processes=4), end(3600.0, "done")),
+        *(start(0.0), end(1.0, "start", device="cpu", processes=4), end(3600.0, "done")),
+    ]
+    found = attempts(told)
+    assert [one.gpus for one in found] == [2, 8, 0]
+    assert (found[0].device, found[0].torch) == ("NVIDIA H100", "2.13")
+
+
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
     try:
         raise error from cause

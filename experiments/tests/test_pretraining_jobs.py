@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from lmk_experiments.cli.follow import _choose, _of_row, _shared, show_tail
 from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.jobs.check import check_data
 from lmk_experiments.jobs.fan import make_jobs, write_cells
 from lmk_experiments.jobs.references import real_training
 from lmk_experiments.mirror.wanted import places
-from lmk_experiments.records import CellError, load_grid, pretraining_cell, training_cell
-from lmk_experiments.submit.states import grid_states
+from lmk_experiments.records import (
+    Cell,
+    CellError,
+    CellRecorder,
+    evaluation_cell,
+    load_grid,
+    pretraining_cell,
+    training_cell,
+)
+from lmk_experiments.records.claim import claimed
+from lmk_experiments.records.tickets import JobNote
+from lmk_experiments.submit.states import cell_state, grid_states
+from lmk_experiments.tables import collect, load_source
+from lmk_experiments.upkeep import find_leftovers
+from lmk_slurm import Sighting
 from lmk_train.config import TrainConfig
 from lmk_train.data import DataError
 
+NOTE = JobNote(id="7_0", name="g", job="pretrain one", log="l", time=0.0, profile="p", user="u", host="h")
 BASE = {
     "model": {"path": "org/base"},
     "pooling": {"kind": "cls"},
@@ -95,6 +112,94 @@ def test_a_fine_tunes_start_is_the_pretrainings_folder(plan: Plan, tmp_path: Pat
     own = real_training(before.config, root)
     assert own["data"]["train"] == [str(tmp_path / "texts.jsonl")]
     assert "validation" not in own["data"]
+
+
+def test_what_waits_in_vain_says_for_what(plan: Plan, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    record = write_cells(plan, root, None)
+    first = pretraining_cell(root, record.pretrainings[0].id)
+    tuned = training_cell(root, next(one.id for one in record.trainings if one.row == "one"))
+    scored = evaluation_cell(root, next(row.evaluations["mldr-en"] for row in record.rows if row.row == "one"))
+    never = Sighting("CANCELLED", "DependencyNeverSatisfied")
+    assert cell_state(tuned, NOTE, never).reason == "its pre-training did not finish"
+    assert cell_state(scored, NOTE, never).reason == "its training did not finish"
+    CellRecorder(first.folder).event("attempt")
+    CellRecorder(first.folder).event("failed", reason="ValueError: x")
+    table = collect(record, load_source(root, record))
+    states = {row.name: row.cells[0].state for row in table.rows}
+    assert states == {"plain": "planned", "one": "pre-training failed (ValueError: x)", "two": states["one"]}
+
+
+def test_a_row_has_its_pretraining_where_no_other_starts_from_it(plan: Plan, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    record = write_cells(plan, root, None)
+    cells = grid_states(record, root).cells
+    assert [(one.kind, one.row) for one in _of_row(record, root, cells, "one")] == [
+        ("training", "one"),
+        ("evaluation", "one"),
+    ]
+    alone = replace(record, trainings=[one for one in record.trainings if one.row != "two"])
+    assert [one.kind for one in _of_row(alone, root, cells, "one")] == ["pretraining", "training", "evaluation"]
+    assert [one.kind for one in _of_row(alone, root, cells, "plain")] == ["training", "evaluation"]
+    assert _choose(record, root, "two", None, None).kind == "pretraining", "there is nothing else to see yet"
+    assert _choose(record, root, "plain", None, None).kind == "training"
+    pretraining_cell(root, record.pretrainings[0].id).finish(1.0, model="model")
+    assert _choose(record, root, "two", None, None).row == "two"
+    replace(record, name="other", trainings=[], rows=[]).save(root)
+    jobs = {"7_0": "pretrain one"}
+    assert _shared(record, root, [replace(cells[0], job=NOTE)], jobs) == {"other": ["pretrain one"]}
+
+
+def test_following_a_row_goes_on_from_its_pretraining_to_its_training(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "runs"
+    record = write_cells(plan, root, None)
+    first = pretraining_cell(root, record.pretrainings[0].id)
+    tuned = training_cell(root, next(one.id for one in record.trainings if one.row == "one"))
+    at_work = contextlib.ExitStack()
+
+    def start(cell: Cell, said: str) -> None:
+        (cell.folder / "logs").mkdir()
+        (cell.folder / "logs" / "1_0_log.out").write_text(said)
+        at_work.enter_context(claimed(cell.folder))
+
+    def end(cell: Cell, said: str) -> None:
+        with (cell.folder / "logs" / "1_0_log.out").open("a") as file:
+            file.write(said)
+        at_work.close()
+
+    def to_the_training() -> None:
+        end(first, "the first one ends\n")
+        first.finish(1.0, model="model")
+        start(tuned, "the second begins\n")
+
+    steps = iter([to_the_training, lambda: end(tuned, "and ends\n")])
+    monkeypatch.setattr("lmk_experiments.cli.follow.time.sleep", lambda _: next(steps)())
+    start(first, "the first one, which says more than the second\n")
+    show_tail("g", "one", root, suite=None, seed=None, lines=5, follow=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "the first one, which says more than the second",
+        "the first one ends",
+        "the second begins",
+        "and ends",
+    ]
+
+
+def test_a_pretrainings_checkpoints_are_cleaned_like_a_trainings(plan: Plan, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    record = write_cells(plan, root, None)
+    cell = pretraining_cell(root, record.pretrainings[0].id)
+    (cell.folder / "model").mkdir()
+    (cell.folder / "model" / "model.safetensors").write_bytes(b"x")
+    (cell.folder / "checkpoints").mkdir()
+    (cell.folder / "checkpoints" / "last.ckpt").write_bytes(b"x" * 1000)
+    found, kept = find_leftovers(root, record)
+    assert found == []
+    assert [(one.name, one.reason) for one in kept] == [(f"pretraining {cell.id}", "it is not finished (1.0 kB)")]
+    cell.finish(1.0, model="model")
+    found, _ = find_leftovers(root, record)
+    assert [one.path for one in found] == [cell.folder / "checkpoints"]
 
 
 def test_faulty_texts_are_told_before_anything_starts(plan: Plan, tmp_path: Path) -> None:

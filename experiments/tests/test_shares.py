@@ -242,3 +242,28 @@ def test_shares_of_an_unfinished_evaluation_go_with_its_embeddings(built: Path, 
     delete(found)
     assert shares_of(evaluation.folder) == []
     assert not (evaluation.folder / "embeddings").exists()
+
+
+def test_shares_of_a_finished_evaluation_stay_and_say_what_it_cost(built: Path, tmp_path: Path) -> None:
+    grid = Trained(built, tmp_path / "runs")
+    evaluation = Share(Path(grid.jobs[1].argument.split(os.pathsep)[0])).evaluation
+    share = share_of(evaluation, 0, 2).made()
+    share.finish(1.0)
+    evaluation.finish(1.0, scores={"functions": {"main_score": 0.5}})
+    (evaluation.folder / "embeddings").mkdir()
+    (share.folder / "logs").mkdir()
+    (share.folder / "logs" / "1_0_log.out").write_text("x")
+    found, _ = find_leftovers(grid.root, grid.record)
+    assert [one.path.name for one in found if one.cell == evaluation] == ["embeddings"]
+    found, _ = find_leftovers(grid.root, grid.record, log_days=0)
+    assert [one.path.name for one in found if one.cell == evaluation] == ["embeddings", "1_0_log.out"]
+
+
+def test_a_share_that_did_not_finish_is_not_called_a_training(built: Path, tmp_path: Path) -> None:
+    grid = Trained(built, tmp_path / "runs")
+    job = grid.jobs[1]
+    make_shares([job])
+    evaluation = Share(Path(job.argument.split(os.pathsep)[0])).evaluation
+    note = JobNote(id="7_0", name="a", job="b", log="c", time=0.0, profile="p", user="u", host="h")
+    never = Sighting("CANCELLED", "DependencyNeverSatisfied")
+    assert cell_state(evaluation, note, never).reason == "its shares did not finish"

@@ -82,7 +82,7 @@ def test_a_job_that_runs(cell: Cell) -> None:
 @pytest.mark.parametrize(
     ("word", "reason", "why"),
     [
-        ("CANCELLED", "DependencyNeverSatisfied", "its training did not finish"),
+        ("CANCELLED", "DependencyNeverSatisfied", "what it waits for did not finish"),
         ("CANCELLED", "by 1000", "cancelled"),
         ("OUT_OF_MEMORY", "", "out of memory"),
         ("TIMEOUT", "", "its time was up"),

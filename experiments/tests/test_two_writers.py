@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell, read_json, write_json
 from lmk_experiments.records import claim as claim_module
+from lmk_experiments.records.atomic import append_line
+from lmk_experiments.records.attempts import gpu_hours, starts_of
 from lmk_experiments.records.claim import ClaimedElsewhere, claimed, holds, read_claim, revoke
 
 WORKER = """
@@ -86,6 +90,24 @@ def test_a_claim_of_a_job_that_has_ended_is_taken_away(cell: Cell, monkeypatch: 
         with claimed(cell.folder) as next_one:
             assert time.monotonic() - began >= 0.05, "the process of the claim lives: there is a fence"
             assert holds(cell.folder, next_one)
+
+
+def test_a_claim_that_is_taken_away_is_no_sign_of_life(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job dies on Friday, and `lmk submit` takes its claim away on Monday: it has used GPUs until Friday."""
+    monkeypatch.setattr(claim_module, "FENCE_SECONDS", 0.0)
+    friday = time.time() - 3 * 86400
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    write_json(cell.folder / "claim.json", {**vars(_claim()), "host": "lost-node", "job": "7"})
+    append_line(cell.folder / "events.jsonl", {"time": friday - 3600, "event": "attempt", "job": "7", "gpus": 8})
+    for name in ("claim.json", "events.jsonl"):
+        os.utime(cell.folder / name, (friday, friday))
+    revoke(cell.folder, "7")
+    assert read_claim(cell.folder / "claim.json").revoked is not None  # ty: ignore[unresolved-attribute]
+    assert starts_of(cell)[0].seconds(0.0) == pytest.approx(3600)
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    work_on(cell, lambda recorder: {"metrics": {}})
+    lost, _ = starts_of(cell)
+    assert (lost.end, gpu_hours([lost], 0.0)) == ("lost", pytest.approx(8.0))
 
 
 def test_without_a_rival_nobody_waits(cell: Cell) -> None:

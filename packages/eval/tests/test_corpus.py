@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -251,3 +252,20 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 400, f"{done.stdout} MB"
+
+
+def test_two_writers_of_one_file_with_one_process_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As jobs on two machines may have: the second writes while the first is at it."""
+    from lmk_eval.corpus import storage
+
+    save, path = np.save, tmp_path / "000000.npy"
+
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        monkeypatch.setattr(np, "save", save)
+        storage.write_array(path, np.ones(3))
+        save(*args, **kwargs)
+
+    monkeypatch.setattr(np, "save", interrupted)
+    storage.write_array(path, np.zeros(3))
+    assert storage.map_array(path).tolist() == [0.0, 0.0, 0.0]
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]

@@ -51,7 +51,7 @@ def tail(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines.")] = 30,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the cell has ended.")] = False,
 ) -> None:
-    """Print the end of a cell's log: what its job said last."""
+    """Print the end of a cell's log: what its job said last. Of a row that waits for its pre-training, that one's."""
     from lmk_experiments.cli.follow import show_tail
 
     show_tail(grid, row, real_root(root), suite=suite, seed=seed, lines=lines, follow=follow)
@@ -67,6 +67,7 @@ def cancel(
 ) -> None:
     """Stop a grid's jobs on the cluster, or those of one row and what waits for them. Asks first.
 
+    A row's pre-training stops too, unless other rows start from it.
     What is done stays done, and what a training has saved stays: `lmk submit` goes on from there.
     """
     from lmk_experiments.cli.follow import cancel_jobs

@@ -10,7 +10,7 @@ import typer
 from lmk_experiments.cli.columns import columns
 from lmk_experiments.configs import explain
 from lmk_experiments.grids.names import grid_name
-from lmk_experiments.records import GridRecord, load_grid, load_grids
+from lmk_experiments.records import GridRecord, load_grid, load_grids, training_cell
 from lmk_experiments.submit.states import CellState, grid_states, share_jobs
 
 _SECONDS = 1.0
@@ -37,17 +37,26 @@ def show_tail(
     position = log.stat().st_size if log is not None and log.exists() else 0
     while True:
         one = _choose(record, root, row, suite, seed)
-        log = one.log
-        if log is not None and log.exists():
-            with log.open("rb") as file:
-                file.seek(position)
-                new = file.read()
-            position += len(new)
-            typer.echo(new.decode(errors="replace"), nl=False)
+        position = _print_from(log, position)
+        if one.log != log:  # its pre-training is done and it has begun, or it was submitted again
+            log = one.log
+            typer.echo(f"{log}:", err=True)
+            position = _print_from(log, 0)
         if not one.active:
             typer.echo(f"{one.state}", err=True)
             return
         time.sleep(_SECONDS)
+
+
+def _print_from(log: Path | None, position: int) -> int:
+    """Print what a log holds behind a place; the place to go on from."""
+    if log is None or not log.exists():
+        return position
+    with log.open("rb") as file:
+        file.seek(position)
+        new = file.read()
+    typer.echo(new.decode(errors="replace"), nl=False)
+    return position + len(new)
 
 
 def cancel_jobs(grid: str, row: str | None, root: Path, *, yes: bool) -> None:
@@ -58,7 +67,7 @@ def cancel_jobs(grid: str, row: str | None, root: Path, *, yes: bool) -> None:
     states = grid_states(record, root)
     if states.warning:
         raise ValueError(states.warning)
-    cells = states.cells if row is None else _of_row(record, states.cells, row)
+    cells = states.cells if row is None else _of_row(record, root, states.cells, row)
     jobs: dict[str, str] = {}
     for one in cells:
         if one.job is not None and one.active:
@@ -81,7 +90,10 @@ def cancel_jobs(grid: str, row: str | None, root: Path, *, yes: bool) -> None:
 
 
 def _choose(record: GridRecord, root: Path, row: str, suite: str | None, seed: int | None) -> CellState:
-    """The cell that is meant: the training of a row, or its evaluation on a suite."""
+    """The cell that is meant: the training of a row, or its evaluation on a suite.
+
+    While the pre-training that a training starts from is not done, it is that one: there is nothing else to see.
+    """
     cells = grid_states(record, root).cells
     rows = {one.row for one in cells}
     if row not in rows:
@@ -95,19 +107,28 @@ def _choose(record: GridRecord, root: Path, row: str, suite: str | None, seed: i
     if not meant:
         suites = sorted({one.suite for one in cells if one.suite})
         raise ValueError(f"row {row!r} has no such cell; suites: {', '.join(suites)}; seeds: {_seeds(cells)}")
-    return meant[0]
+    first = meant[0].cell.waits_for() if suite is None else None
+    return next(
+        (one for one in cells if first is not None and one.cell == first and one.state.name != "done"), meant[0]
+    )
 
 
 def _seeds(cells: list[CellState]) -> str:
     return ", ".join(map(str, sorted({one.seed for one in cells})))
 
 
-def _of_row(record: GridRecord, cells: list[CellState], row: str) -> list[CellState]:
-    """The cells of a training row with all its readings, or the evaluations of one row of the table."""
+def _of_row(record: GridRecord, root: Path, cells: list[CellState], row: str) -> list[CellState]:
+    """The cells of a training row with all its readings, or the evaluations of one row of the table.
+
+    The pre-training of a training row is among them where no other training of the grid starts from it.
+    """
     trained = {one.id for one in record.trainings if one.row == row}
     read = {identity for one in record.rows if one.training in trained for identity in one.evaluations.values()}
     own = {identity for one in record.rows if one.row == row for identity in one.evaluations.values()}
-    meant = [one for one in cells if one.cell.id in trained | read | own]
+    starts = {one.id: training_cell(root, one.id).waits_for() for one in record.trainings}
+    others = {first.id for id_, first in starts.items() if first is not None and id_ not in trained}
+    before = {first.id for id_, first in starts.items() if first is not None and id_ in trained} - others
+    meant = [one for one in cells if one.cell.id in before | trained | read | own]
     if not meant:
         rows = sorted({one.row for one in cells})
         raise ValueError(f"grid {record.name!r} has no row {row!r}; {explain(row, rows)}")
@@ -121,7 +142,8 @@ def _shared(record: GridRecord, root: Path, cells: list[CellState], jobs: dict[s
     for other in load_grids(root)[0]:
         if other.name == record.name:
             continue
-        ids = {one.id for one in other.trainings} | {id_ for one in other.rows for id_ in one.evaluations.values()}
+        ids = {one.id for one in (*other.pretrainings, *other.trainings)}
+        ids |= {id_ for one in other.rows for id_ in one.evaluations.values()}
         if shared := sorted({job for cell, job in stopped.items() if cell in ids}):
             found[other.name] = shared
     return found

@@ -86,7 +86,7 @@ def _of_job(one: CellState, root: Path) -> list[str]:
     speed = one.tokens_per_second if one.kind == "training" else None
     log = one.log
     shown = "" if log is None else str(log.relative_to(root) if log.is_relative_to(root) else log)
-    hours = _hours(one.gpu_hours, one.estimate) if one.starts else ""
+    hours = _hours(one.gpu_hours, one.estimate) if one.starts or one.helpers else ""
     return ["" if speed is None else f"{speed:,.0f}", hours, "" if one.job is None else one.job.id, shown]
 
 

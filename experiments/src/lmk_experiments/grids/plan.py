@@ -17,14 +17,11 @@ from lmk_experiments.grids.load import Grid, TrainRow
 from lmk_experiments.grids.readings import make_readings
 from lmk_experiments.grids.schema import ResourcesSection
 from lmk_experiments.grids.size import ModelSize
+from lmk_experiments.records.cell import PRETRAINING_PREFIX
 from lmk_train.config import PretrainConfig, TrainConfig
 
 EVALUATION_RECIPE = 1
 """Raised when a fix changes what an evaluation gives."""
-
-
-PRETRAINING_PREFIX = "pretraining:"
-"""Before a pre-training's identity, in the ``init`` of the fine-tune that starts from it."""
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,8 @@ def _evaluate(
     cell: Cell, recorder: CellRecorder, tokens: Path | None, share: tuple[int, int] | None = None
 ) -> dict[str, dict[str, float]]:
     with quick_imports():
+        import torch
+
         from lmk_core.pooling import PoolingConfig
         from lmk_eval import Settings, evaluate
         from lmk_eval.suites import Suite
@@ -140,6 +142,9 @@ def _evaluate(
     done = training.done()
     if done is None:
         raise CellError(f"{training.folder} is not done, so there is nothing to evaluate yet")
+    gpus = torch.cuda.device_count() if share is None else min(1, torch.cuda.device_count())
+    device = torch.cuda.get_device_name() if gpus else "cpu"
+    recorder.event("start", device=device, processes=max(1, gpus), torch=str(torch.__version__))
     return evaluate(
         training.folder / done["model"],
         Suite.model_validate(real_suite(config["suite"], cell.root)),

@@ -9,8 +9,8 @@ from typing import Any
 from lmk_eval.suites import LOCAL_KINDS
 from lmk_experiments.builders import is_builtin_reference, locate
 from lmk_experiments.datasets import data_path, is_data_reference
-from lmk_experiments.grids.plan import PRETRAINING_PREFIX
 from lmk_experiments.records import CellError, pretraining_cell
+from lmk_experiments.records.cell import PRETRAINING_PREFIX
 
 
 def real(reference: str, root: Path) -> str:

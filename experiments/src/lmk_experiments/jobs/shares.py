@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmk_experiments.records import Cell
+from lmk_experiments.records.attempts import Attempt, starts_of
 from lmk_slurm import Job
 
 FOLDER = "shares"
@@ -61,6 +62,11 @@ def shares_of(folder: Path) -> list[Share]:
     """The shares that an evaluation's folder holds, those of an earlier number of shares too."""
     found = (folder / FOLDER).glob("*-of-*")
     return sorted((Share(path) for path in found if _NAME.fullmatch(path.name)), key=lambda one: one.part)
+
+
+def share_starts(evaluation: Cell) -> list[Attempt]:
+    """Every start of every share of an evaluation."""
+    return [start for share in shares_of(evaluation.folder) for start in starts_of(share)]
 
 
 def shares_said(evaluation: Cell) -> str:

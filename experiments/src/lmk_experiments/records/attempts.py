@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from time import time as now
 from typing import Any, Literal
+
+from lmk_experiments.records.cell import Cell
+from lmk_experiments.records.claim import heartbeat
 
 End = Literal["open", "done", "preempted", "time", "stopped", "lost", "out_of_gpu_memory", "out_of_memory", "error"]
 """How a start ended. ``open``: nothing says so yet. ``lost``: without a word, and a later start followed. ``time``: its
@@ -32,8 +36,11 @@ class Attempt:
     Attributes:
         started, ended: in Unix seconds; ``ended`` of an open one is ``None``.
         job: the scheduler's job, such as ``17_3``; ``None`` outside one.
-        gpus: how many GPUs it held.
+        host: the nodes of its job, else the machine.
+        gpus: how many GPUs it held: those of its job, or as many as it had processes on GPUs.
         step: the last step that it told of; ``None`` where it told of none.
+        code: the commit, or the folder of code that is no copy of one.
+        device, torch: what it ran on and with, as far as it has told.
     """
 
     started: float
@@ -45,31 +52,50 @@ class Attempt:
     step: int | None = None
     unit: str = "step"
     reason: str = ""
+    user: str = ""
+    code: str = ""
+    device: str = ""
+    torch: str = ""
 
     def seconds(self, alive: float) -> float:
         """How long it held its place; ``alive`` is the newest sign of life, for an open one."""
         return max(0.0, (alive if self.ended is None else self.ended) - self.started)
 
+    @property
+    def said(self) -> str:
+        """How it ended, for people."""
+        if self.end in (OUT_OF_GPU_MEMORY, OUT_OF_MEMORY, ERROR):
+            return f"failed: {self.reason or SAID[self.end]}"
+        return "done" if self.end == "done" else SAID[self.end if self.end in SAID else "lost"]
+
 
 def attempts(events: Iterable[Mapping[str, Any]]) -> list[Attempt]:
-    """The starts that a cell's events tell of, oldest first."""
+    """The starts that a cell's events tell of, oldest first. Only the last can be open."""
     found: list[Attempt] = []
+    heard, pushed = 0.0, False
     for event in events:
         kind, time = event["event"], float(event["time"])
         if kind == "attempt":
-            gpus = event.get("gpus")
-            found.append(
-                Attempt(
-                    time,
-                    job=event.get("job"),
-                    host=str(event.get("host", "")),
-                    gpus=gpus if isinstance(gpus, int) else 0,
-                )
-            )
+            if found and found[-1].ended is None:  # in records of before nothing said how it ended
+                found[-1] = replace(found[-1], ended=heard, end="preempted" if pushed else "lost")
+            found.append(_begun(event, time))
+            pushed = False
+        elif kind == "start" and found:
+            found[-1] = _told(found[-1], event)
         elif found and kind in _ENDS and found[-1].ended is None:
             at, step = event.get("at", time), event.get("step")
             last = replace(found[-1], ended=float(at), end=_ENDS[kind](event), reason=str(event.get("reason", "")))
             found[-1] = replace(last, step=step if isinstance(step, int) else None, unit=str(event.get("unit", "step")))
+        heard, pushed = time, pushed or kind == "preempted"
+    return found
+
+
+def starts_of(cell: Cell) -> list[Attempt]:
+    """Every start of a cell, oldest first; one that is open lasts until its newest sign of life, or until now."""
+    found = attempts(cell.events())
+    if found and found[-1].ended is None:
+        alive = now() if cell.state().name == "running" else heartbeat(cell.folder)
+        found[-1] = replace(found[-1], ended=max(alive, found[-1].started))
     return found
 
 
@@ -106,6 +132,26 @@ def failure_kind(error: BaseException) -> str:
             return OUT_OF_MEMORY
         told = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
     return ERROR
+
+
+def _begun(event: Mapping[str, Any], time: float) -> Attempt:
+    gpus, commit = event.get("gpus"), str(event.get("commit") or "")
+    changed = " with changes" if event.get("dirty") else ""
+    return Attempt(
+        time,
+        job=event.get("job"),
+        host=str(event.get("nodes") or event.get("host") or ""),
+        gpus=gpus if isinstance(gpus, int) else 0,
+        user=str(event.get("user") or ""),
+        code=f"commit {commit[:12]}{changed}" if commit else str(event.get("code") or ""),
+    )
+
+
+def _told(start: Attempt, event: Mapping[str, Any]) -> Attempt:
+    """``start`` with what the work says of its place once it has begun."""
+    device, processes = str(event.get("device") or ""), event.get("processes", 1)
+    used = processes if device not in ("", "cpu") and isinstance(processes, int) else 0
+    return replace(start, device=device, torch=str(event.get("torch") or ""), gpus=max(start.gpus, used))
 
 
 def _failed(event: Mapping[str, Any]) -> End:

@@ -19,6 +19,8 @@ from lmk_experiments.records.state import State
 
 Kind = Literal["pretraining", "training", "evaluation"]
 SCHEMA = 1
+PRETRAINING_PREFIX = "pretraining:"
+"""Before the identity of a pre-training in the ``init`` of what starts from it."""
 _ID = re.compile(r"[0-9a-f]{12}")
 FAILURES = ("failed", "rank_failed")
 """Events that say why an attempt failed; a rank of a training can do so when the process that records cannot."""
@@ -75,6 +77,20 @@ class Cell:
     def config(self) -> dict[str, Any]:
         """The resolved configuration, with symbolic paths."""
         return self.record["config"]
+
+    def waits_for(self) -> Cell | None:
+        """The cell that this one starts from: an evaluation's training, a fine-tune's pre-training; or ``None``.
+
+        A record that cannot be read names none.
+        """
+        try:
+            config = self.config
+            if self.kind == "evaluation":
+                return training_cell(self.root, str(config.get("training", "")))
+            first = str(config.get("init") or "")
+            return pretraining_cell(self.root, first.removeprefix(PRETRAINING_PREFIX)) if first else None
+        except (ValueError, AttributeError):
+            return None
 
     def done(self) -> dict[str, Any] | None:
         """``DONE.json``, or ``None`` while the cell is not finished. One that cannot be read finishes nothing."""

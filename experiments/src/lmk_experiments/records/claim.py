@@ -150,7 +150,10 @@ def revoke(folder: Path, job: str) -> None:
         return
     with _one_at_a_time(folder):
         if holds(folder, claim):
+            alive = path.stat().st_mtime
             write_json(path, {**vars(claim), "revoked": time.time()})
+            with contextlib.suppress(OSError):  # this is no sign of life of whoever held it
+                os.utime(path, (alive, alive))
 
 
 def _fence(other: Claim) -> float:

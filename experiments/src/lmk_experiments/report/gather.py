@@ -10,8 +10,19 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from lmk_experiments.costs import PlanCosts
-from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, read_json, training_cell
-from lmk_experiments.report.hours import Attempt, attempts
+from lmk_experiments.elsewhere import rows_of
+from lmk_experiments.jobs.shares import share_starts
+from lmk_experiments.mirror.store import without_credentials
+from lmk_experiments.records import (
+    Cell,
+    GridRecord,
+    State,
+    evaluation_cell,
+    pretraining_cell,
+    read_json,
+    training_cell,
+)
+from lmk_experiments.records.attempts import Attempt, starts_of
 from lmk_experiments.tables import Comparing, Table, collect, load_source
 from lmk_experiments.tables.source import Source
 
@@ -42,11 +53,6 @@ class Ran:
     helpers: list[Attempt]
     link: str = ""
     run_id: str = ""
-
-    @property
-    def device(self) -> str:
-        """What it ran on, as far as it is recorded."""
-        return next((one.device for one in reversed(self.attempts) if one.device), "")
 
 
 @dataclass(frozen=True)
@@ -92,13 +98,14 @@ class Gathered:
     costs: PlanCosts | None = None
     no_costs: str = ""
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Training id to its configuration."""
+    """Id of a training or a pre-training to its configuration."""
 
     @property
     def hues(self) -> dict[str, int]:
         """A color for every row and every training, the same in all charts; a row by its name and its label."""
         hues: dict[str, int] = {}
-        others = [(one.row, one.row) for one in (*self.record.rows, *self.record.trainings)]
+        record = self.record
+        others = [(one.row, one.row) for one in (*record.rows, *record.trainings, *record.elsewhere)]
         for name, label in [*((row.name, row.label) for row in self.table.rows), *others]:
             hue = hues.setdefault(name, len(set(hues.values())))
             hues.setdefault(label, hue)
@@ -124,23 +131,25 @@ def gather(
     """
     if ui is not None and (urlsplit(ui).scheme not in ("http", "https") or not urlsplit(ui).netloc):
         raise ValueError(f"--mlflow-ui {ui}: an address is needed, http://127.0.0.1:5000 for example")
+    ui = without_credentials(ui) if ui is not None else None
     source = load_source(root, record)
     table = collect(record, source, tests=Comparing(intervals=True) if source.scores else None)
-    cells = [_ran(training_cell(root, one.id), "training", one.row, one.seed, "", ui) for one in record.trainings]
+    cells = [_ran(pretraining_cell(root, one.id), "pretraining", one.row, one.seed, ui) for one in record.pretrainings]
+    cells += [_ran(training_cell(root, one.id), "training", one.row, one.seed, ui) for one in record.trainings]
     cells += [
-        _ran(evaluation_cell(root, identity), "evaluation", row.row, row.seed, suite, ui)
+        _ran(evaluation_cell(root, identity), "evaluation", row.row, row.seed, ui, suite)
         for row in record.rows
         for suite, identity in row.evaluations.items()
     ]
-    configs = {one.cell.id: config for one in cells if one.kind == "training" and (config := _config(one.cell))}
+    configs = {one.cell.id: config for one in cells if not one.suite and (config := _config(one.cell))}
     shown = profiles(record, source)
     return Gathered(root, record, table, cells, _curves(cells), shown, costs, no_costs, configs)
 
 
-def _ran(cell: Cell, kind: str, row: str, seed: int, suite: str, ui: str | None) -> Ran:
-    helpers = [start for folder in sorted(cell.folder.glob("shares/*")) for start in attempts(Cell(folder))]
+def _ran(cell: Cell, kind: str, row: str, seed: int, ui: str | None, suite: str = "") -> Ran:
+    helpers = share_starts(cell) if suite else []
     run_id, link = _mlflow(cell, ui)
-    return Ran(cell, kind, row, seed, suite, cell.state(), attempts(cell), helpers, link, run_id)
+    return Ran(cell, kind, row, seed, suite, cell.state(), starts_of(cell), helpers, link, run_id)
 
 
 def _mlflow(cell: Cell, ui: str | None) -> tuple[str, str]:
@@ -162,16 +171,20 @@ def _config(cell: Cell) -> dict[str, Any]:
 
 
 def _curves(cells: list[Ran]) -> dict[str, list[Curve]]:
-    """Every metric of the trainings: losses first, then the learning rate, then validation, then the rest."""
+    """Every metric of the trainings: losses first, then the learning rate, then validation, then the rest.
+
+    A pre-training's are charts of their own: its loss is another one.
+    """
     found: dict[str, list[Curve]] = {}
     for one in cells:
-        if one.kind != "training":
+        if one.suite:
             continue
+        before = "pre-training, " if one.kind == "pretraining" else ""
         by_metric: dict[str, list[tuple[float, float]]] = {}
         for line in one.cell.metrics():
             for name, value in line["values"].items():
                 if isinstance(value, int | float):
-                    by_metric.setdefault(name, []).append((line["step"], float(value)))
+                    by_metric.setdefault(f"{before}{name}", []).append((line["step"], float(value)))
         for name, points in by_metric.items():
             found.setdefault(name, []).append(Curve(one.row, one.seed, points))
     order = ("train/loss", "train/learning_rate")
@@ -202,7 +215,7 @@ def profiles(record: GridRecord, source: Source) -> list[Profile]:
 
 def _by_group(record: GridRecord, source: Source, suite: str, task: str, title: str) -> list[Profile]:
     held: dict[tuple[str, str], dict[str, str]] = {}
-    for row in record.rows:
+    for row in (*record.rows, *rows_of(record)):
         for metric in source.scores.get(row.evaluations.get(suite, ""), {}).get(task, {}):
             if match := _GROUP.fullmatch(metric):
                 held.setdefault((match["key"], match["metric"]), {})[match["value"]] = metric
@@ -228,8 +241,9 @@ def _profile(
     record: GridRecord, source: Source, suite: str, title: str, axis: str, places: list[tuple[str, str, str]]
 ) -> Profile:
     values: dict[str, list[float | None]] = {}
-    for name in dict.fromkeys(row.row for row in record.rows):
-        seeds = [row for row in record.rows if row.row == name]
+    rows = (*record.rows, *rows_of(record))
+    for name in dict.fromkeys(row.row for row in rows):
+        seeds = [row for row in rows if row.row == name]
         line: list[float | None] = []
         for _, task, metric in places:
             scores = [source.scores.get(seed.evaluations.get(suite, ""), {}).get(task, {}) for seed in seeds]

@@ -29,8 +29,9 @@ def render_page(gathered: Gathered) -> str:
     }
     contents = "".join(f'<a href="#{place}">{text(name)}</a>' for name, (place, part) in parts.items() if part)
     done = len(gathered.cells) - len(gathered.missing)
+    before = f"{len(record.pretrainings)} pre-trainings, " if record.pretrainings else ""
     facts = (
-        f"Grid {record.name}: {len(record.trainings)} trainings, {len({row.row for row in record.rows})} rows, "
+        f"Grid {record.name}: {before}{len(record.trainings)} trainings, {len({row.row for row in record.rows})} rows, "
         f"{done} of {len(gathered.cells)} cells done. Written {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC "
         f"from the records under {gathered.root}."
     )

@@ -6,12 +6,11 @@ import json
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
+from lmk_experiments.records.attempts import Attempt, gpu_hours
 from lmk_experiments.records.state import format_seconds
 from lmk_experiments.report.gather import Gathered, Ran
-from lmk_experiments.report.hours import Attempt, gpu_hours
 from lmk_experiments.report.parts import Cell, Link, Long, data_table, paragraph, section, text
 
 _LISTED = 12
@@ -40,7 +39,7 @@ def _name(one: Ran) -> str:
 def cost_part(gathered: Gathered) -> str:
     """GPU hours: estimated and used, a line a training and a line a row's evaluations."""
     rows: list[list[Cell]] = []
-    for kind in ("training", "evaluation"):
+    for kind in ("pretraining", "training", "evaluation"):
         groups: dict[tuple[str, int], list[Ran]] = {}
         for one in gathered.cells:
             if one.kind == kind:
@@ -49,9 +48,9 @@ def cost_part(gathered: Gathered) -> str:
     rows.append(["all", "", "", *_spent(gathered, gathered.cells)])
     header = ["row", "what", "seed", "starts", "hours", "GPU hours used", "GPU hours estimated"]
     said = [
-        "Hours are of the clock, from the records' own starts and ends; what one process did for several cells at once "
-        "counts once in a sum. A training's GPUs are its processes; an evaluation counts as one GPU where its training "
-        "ran on GPUs, for its own record does not say."
+        "Hours are of the clock, from the records’ own starts and ends; those of the jobs that encode shares of an "
+        "evaluation are in its line. GPUs are those that a job was given, else as many as it had processes on GPUs: as "
+        "`lmk status` counts them."
     ]
     said.append(gathered.no_costs or _basis(gathered))
     table = data_table("GPU hours", header, rows, labels=2)
@@ -65,31 +64,22 @@ def _basis(gathered: Gathered) -> str:
 
 
 def _cost_line(gathered: Gathered, kind: str, row: str, seed: int, cells: Sequence[Ran]) -> list[Cell]:
-    what = kind if kind == "training" else f"{len(cells)} evaluations" if len(cells) > 1 else "1 evaluation"
+    what = kind if kind != "evaluation" else f"{len(cells)} evaluations" if len(cells) > 1 else "1 evaluation"
     return [row, what, str(seed), *_spent(gathered, cells)]
 
 
 def _spent(gathered: Gathered, cells: Sequence[Ran]) -> list[Cell]:
-    listed = [(attempt, one) for one in {one.cell.folder: one for one in cells}.values() for attempt in _starts(one)]
+    once = list({one.cell.folder: one for one in cells}.values())
+    listed = [start for one in once for start in _starts(one)]
     if not listed:
         return ["0", None, None, _estimated(gathered, cells)]
-    hours = gpu_hours((attempt, 1) for attempt, _ in listed)
-    used = gpu_hours((attempt, _gpus(gathered, one, attempt)) for attempt, one in listed)
-    starts = sum(len(one.attempts) for one in {one.cell.folder: one for one in cells}.values())
-    return [str(starts), _hours(hours), _hours(used), _estimated(gathered, cells)]
+    hours = sum(start.seconds(0.0) for start in listed) / 3600
+    starts = sum(len(one.attempts) for one in once)
+    return [str(starts), _hours(hours), _hours(gpu_hours(listed, 0.0)), _estimated(gathered, cells)]
 
 
 def _starts(one: Ran) -> list[Attempt]:
     return [*one.attempts, *one.helpers]
-
-
-def _gpus(gathered: Gathered, one: Ran, attempt: Attempt) -> int:
-    if one.kind == "training":
-        device = one.device  # an attempt that failed before it started had the same GPUs
-        return 0 if device in ("", "cpu") else (replace(attempt, device=device).gpus or 0)
-    training = one.cell.record.get("config", {}).get("training") if (one.cell.folder / "cell.json").exists() else None
-    device = next((other.device for other in gathered.cells if other.cell.id == training), "")
-    return 0 if device in ("", "cpu") else 1
 
 
 def _estimated(gathered: Gathered, cells: Sequence[Ran]) -> Cell:
@@ -117,8 +107,8 @@ def where_part(gathered: Gathered) -> str:
             rows.append(
                 [
                     *(one.row, one.kind, one.suite, str(one.seed), str(number)),
-                    *(start.host, start.job, start.user, _moment(start.start)),
-                    *(format_seconds(start.end - start.start), Long(start.outcome), one.cell.id, run),
+                    *(start.host, start.job or "", start.user, _moment(start.started)),
+                    *(format_seconds(start.seconds(0.0)), Long(_ended(one, start)), one.cell.id, run),
                 ]
             )
         if not one.attempts:
@@ -136,6 +126,10 @@ def where_part(gathered: Gathered) -> str:
     linked = any(one.link for one in gathered.cells) or not any(one.run_id for one in gathered.cells)
     folded = f"<details{' open' if len(rows) <= 40 else ''}><summary>{len(rows)} lines</summary>{table}</details>"
     return section("where", "What ran where", paragraph(again), *([] if linked else [paragraph(links)]), folded)
+
+
+def _ended(one: Ran, start: Attempt) -> str:
+    return "running" if start.end == "open" and one.state.name == "running" else start.said
 
 
 def _moment(seconds: float) -> str:
@@ -163,7 +157,7 @@ def environment_part(gathered: Gathered) -> str:
     rows.append(["Python, of this page", platform.python_version(), ""])
     rows.append(["grid file", gathered.record.source or None, ""])
     configs = "".join(
-        f"<details><summary>{text(one.row)}, seed {one.seed}, training {one.cell.id}</summary>"
+        f"<details><summary>{text(one.row)}, seed {one.seed}, {one.kind} {one.cell.id}</summary>"
         f"<pre>{text(json.dumps(gathered.configs[one.cell.id], indent=2, ensure_ascii=False))}</pre></details>"
         for one in gathered.cells
         if one.cell.id in gathered.configs

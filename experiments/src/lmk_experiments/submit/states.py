@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from lmk_experiments.jobs.shares import share_failed, shares_of, shares_said
+from lmk_experiments.jobs.shares import share_failed, share_starts, shares_of, shares_said
 from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pretraining_cell, training_cell
 from lmk_experiments.records.attempts import OUT_OF_MEMORY, Attempt, attempts, gpu_hours
 from lmk_experiments.records.cell import FAILURES, is_stop
@@ -70,8 +70,13 @@ class CellState:
 
     @property
     def gpu_hours(self) -> float:
-        """Hours of one GPU that its starts have used so far."""
-        return gpu_hours(self.starts, self.alive)
+        """Hours of one GPU that its starts, and those of its shares, have used so far."""
+        return gpu_hours(self.starts, self.alive) + gpu_hours(self.helpers, 0.0)
+
+    @cached_property
+    def helpers(self) -> list[Attempt]:
+        """Every start of the jobs that encode shares of an evaluation."""
+        return share_starts(self.cell) if self.kind == "evaluation" else []
 
     @property
     def log(self) -> Path | None:
@@ -102,13 +107,18 @@ class GridStates:
     @property
     def gpu_hours(self) -> float:
         """Hours of one GPU that all cells have used so far."""
-        return sum(one.gpu_hours for one in self.cells)
+        return sum(one.gpu_hours for one in self._once)
 
     @property
     def estimate(self) -> float | None:
         """Hours of one GPU that all cells were estimated to take; ``None`` where nothing is known of any."""
-        known = [one.estimate for one in self.cells if one.estimate is not None]
+        known = [one.estimate for one in self._once if one.estimate is not None]
         return sum(known) if known else None
+
+    @property
+    def _once(self) -> list[CellState]:
+        """Every cell once, however many rows read it."""
+        return list({one.cell.folder: one for one in self.cells}.values())
 
     @property
     def settled(self) -> bool:
@@ -213,7 +223,7 @@ def _silent(cell: Cell, state: State) -> State:
 
 def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
     if sighting.state == "CANCELLED" and sighting.reason == "DependencyNeverSatisfied":
-        return share_failed(cell) or "its training did not finish"
+        return share_failed(cell) or _never(cell)
     own: list[str] = []
     for event in cell.events():
         if event["event"] == "attempt":
@@ -224,7 +234,9 @@ def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
             own.append(event.get("reason", ""))
     how = _ENDS.get(sighting.state, "")
     if own and own[-1] not in ("", _ANOTHER):
-        return own[-1] + (_more_memory(job) if _kind(cell) == OUT_OF_MEMORY else "")
+        return own[-1] + (
+            _more_memory(job) if [one.end for one in attempts(cell.events())[-1:]] == [OUT_OF_MEMORY] else ""
+        )
     if ran_out(cell, job, sighting):
         return f"out of memory{_more_memory(job)}"
     if not how and was_killed(Path(job.log)):
@@ -232,9 +244,18 @@ def _why(cell: Cell, job: JobNote, sighting: Sighting) -> str:
     return how or f"its job ended as {sighting.state}{f' ({sighting.reason})' if sighting.reason else ''}"
 
 
-def _kind(cell: Cell) -> str:
-    starts = attempts(cell.events())
-    return starts[-1].end if starts else ""
+def _never(cell: Cell) -> str:
+    """What the cell waited for in vain."""
+    before = cell.waits_for()
+    if before is None:
+        return "what it waits for did not finish"
+    if before.done() is not None:
+        return (
+            "its shares did not finish"
+            if shares_of(cell.folder)
+            else "what it waited for had ended without finishing; submit again"
+        )
+    return f"its {'pre-training' if before.folder.parent.name == 'pretrainings' else 'training'} did not finish"
 
 
 def _more_memory(job: JobNote) -> str:

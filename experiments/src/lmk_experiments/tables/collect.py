@@ -20,7 +20,18 @@ from lmk_experiments.tables.source import Origin, Source, load_source, tasks_of
 from lmk_experiments.tables.spec import Column, Row, TableSpec, TableSpecError
 from lmk_experiments.tables.table import Significance, Table, TableCell, TableRow
 
-_URGENCY = ("training failed", "failed", "training", "stopped", "running", "preempted", "queued", "planned")
+_URGENCY = (
+    "pre-training failed",
+    "training failed",
+    "failed",
+    "pre-training",
+    "training",
+    "stopped",
+    "running",
+    "preempted",
+    "queued",
+    "planned",
+)
 """Of the seeds' states the first of these is shown."""
 
 

@@ -76,12 +76,16 @@ def _floats(scores: dict[str, float]) -> dict[str, float]:
 
 
 def _state(root: Path, row: RowRecord, identity: str) -> str:
-    """The state of an unfinished evaluation, or that of the training it waits for."""
+    """The state of an unfinished evaluation, or that of the training or pre-training it waits for."""
     own = evaluation_cell(root, identity).state()
     if own.name in ("planned", "queued"):
-        training = training_cell(root, row.training).state()
+        cell = training_cell(root, row.training)
+        training = cell.state()
         if training.name not in ("planned", "queued", "done"):
             return f"training {_words(training)}"
+        first = cell.waits_for() if training.name != "done" else None
+        if first is not None and (before := first.state()).name not in ("planned", "queued", "done"):
+            return f"pre-training {_words(before)}"
     return _words(own)
 
 

@@ -10,14 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lmk_experiments.jobs.evaluate import TOKENS, tokens_folder
+from lmk_experiments.jobs.shares import FOLDER as SHARES
 from lmk_experiments.jobs.shares import shares_of
-from lmk_experiments.records import Cell, ClaimedElsewhere, GridRecord, evaluation_cell, training_cell
+from lmk_experiments.records import (
+    Cell,
+    ClaimedElsewhere,
+    GridRecord,
+    evaluation_cell,
+    pretraining_cell,
+    training_cell,
+)
 from lmk_experiments.records.claim import claimed, heartbeat, read_claim
 
 _DAY = 86400.0
+_CHECKPOINTS = {"checkpoints": "checkpoints with the optimizer's state"}
 _FOLDERS = {
-    "training": {"checkpoints": "checkpoints with the optimizer's state"},
-    "evaluation": {"results": "MTEB's own result files", "embeddings": "embeddings", "shares": "records of shares"},
+    "pretraining": _CHECKPOINTS,
+    "training": _CHECKPOINTS,
+    "evaluation": {"results": "MTEB's own result files", "embeddings": "embeddings", SHARES: "records of shares"},
 }
 """Folders of a cell that go, and what they are: the model, per-query scores and every JSON file are not among them."""
 
@@ -104,9 +114,11 @@ def format_bytes(size: int) -> str:
 
 def _cells(root: Path, grid: GridRecord) -> Iterator[tuple[str, Cell]]:
     """Every cell of the grid that has a folder, once."""
+    first = dict.fromkeys(one.id for one in grid.pretrainings)
     trainings = dict.fromkeys(training.id for training in grid.trainings)
     evaluations = dict.fromkeys(identity for row in grid.rows for identity in row.evaluations.values())
-    cells = [("training", training_cell(root, identity)) for identity in trainings]
+    cells = [("pretraining", pretraining_cell(root, identity)) for identity in first]
+    cells += [("training", training_cell(root, identity)) for identity in trainings]
     cells += [("evaluation", evaluation_cell(root, identity)) for identity in evaluations]
     return ((kind, cell) for kind, cell in cells if (cell.folder / "cell.json").is_file())
 
@@ -161,10 +173,12 @@ def _readings(root: Path) -> Iterator[tuple[Cell, Path]]:
 def _leftovers(kind: str, cell: Cell, log_days: float, users: tuple[Path, ...]) -> tuple[list[Leftover], list[Kept]]:
     found, kept = [], []
     wanted = [(cell.folder / name, what) for name, what in _FOLDERS[kind].items()]
+    if cell.done() is not None:  # the shares of what is done say what it cost; else they would speak of vectors that go
+        wanted = [(path, what) for path, what in wanted if path.name != SHARES]
     # A model that is being replaced is whole under its draft's name for a moment: only beside a model is that a draft.
-    if kind != "training" or (cell.folder / "model").is_dir():
+    if kind == "evaluation" or (cell.folder / "model").is_dir():
         wanted += [(path, "half-written file") for path in sorted(cell.folder.glob(".*"))]
-    logs = sorted((cell.folder / "logs").glob("*"))
+    logs = [path for folder in (cell.folder, *users) for path in sorted((folder / "logs").glob("*"))]
     wanted += [(path, "log") for path in logs if time.time() - path.lstat().st_mtime >= log_days * _DAY]
     for path, what in wanted:
         if path.is_symlink():

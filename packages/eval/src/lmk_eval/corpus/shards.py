@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -64,7 +64,7 @@ class Shards:
         self.folder = folder / hashlib.sha256(plan.encode()).hexdigest()[:16]
         if not (self.folder / PLAN).is_file():
             self.folder.mkdir(parents=True, exist_ok=True)
-            temporary = self.folder / f".{PLAN}.{os.getpid()}"
+            temporary = self.folder / f".{PLAN}.{secrets.token_hex(6)}"
             temporary.write_text(plan, encoding="utf-8")
             temporary.replace(self.folder / PLAN)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -33,7 +34,8 @@ def unpacked(rows: np.ndarray, storage: str) -> Float[Tensor, "rows dim"]:
 def write_array(path: Path, array: np.ndarray) -> None:
     """Write a ``.npy`` file that is whole or not there, whenever the process or the machine stops."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # Jobs on several machines, or in containers, may have one process id.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         with temporary.open("wb") as file:
             np.save(file, array, allow_pickle=False)
