@@ -12,6 +12,7 @@ from typing import Any
 
 from lmk_train.data.errors import DataError
 from lmk_train.ranks import child
+from lmk_train.ranks.signals import SIGNALS, Preempted
 
 
 def work(connection: Connection, spec: dict[str, Any]) -> None:
@@ -22,6 +23,8 @@ def work(connection: Connection, spec: dict[str, Any]) -> None:
         recorder.event("start", processes=spec["size"])
         recorder.metrics({"train/loss": 0.1 + 0.2}, 3)
         recorder.progress(3, 6)
+        if do == "save":
+            _save(recorder)
         if do == "listen":
             (folder / "listened").touch()
     if do == "return":
@@ -39,6 +42,17 @@ def work(connection: Connection, spec: dict[str, Any]) -> None:
             time.sleep(0.01)
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:2")
     time.sleep(600)
+
+
+def _save(recorder: child.ForwardingRecorder) -> None:
+    """As a training that is told to stop: what comes while it reports that it has saved is too late for it."""
+    try:
+        time.sleep(600)
+    except Preempted:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        recorder.event("preempted")
+        raise
 
 
 def _read(path: Path) -> str:

@@ -27,7 +27,7 @@ from lmk_core.recording import Recorder
 from lmk_train.config import AnyConfig
 from lmk_train.ranks.failures import RankFailedError, RankFailure, cause_of, describe, packed, unpacked
 from lmk_train.ranks.place import Place
-from lmk_train.ranks.signals import Handlers, Preempted
+from lmk_train.ranks.signals import Handlers, Preempted, in_order
 
 CHILD = "lmk_train.ranks.child"
 """The module that a rank runs."""
@@ -67,7 +67,9 @@ def launch(config: AnyConfig, folder: Path, recorder: Recorder) -> None:
             rank.kill()
         relay.restore()
     if preempted:
-        relay.hand_on(preempted)
+        # Also what came too late for the ranks: a request to queue again must not get lost behind an order to end.
+        for number in in_order({preempted, *relay.told, *relay.received}):
+            relay.hand_on(number)
         raise Preempted(preempted)
 
 
@@ -151,8 +153,8 @@ class _Rank:
         code = self.process.poll()
         if code is None or self.ended or self._readable():
             return
-        if -code in told:  # it had no handler yet
-            self.preempted = -code
+        if -code in told or code - 128 in told:  # it had no handler yet, or no time to say so
+            self.preempted = -code if code < 0 else code - 128
             return
         if code >= 0:
             self._fail(reason=f"it ended with exit code {code}, and said no more than its log")
