@@ -35,6 +35,11 @@ def work(connection: Connection, spec: dict[str, Any]) -> None:
         raise DataError("rows.jsonl", 17, "'pos' must be a list")
     if rank == 1 and do == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1 and do == "start":  # a scheduler signals all processes, whether they have a handler yet or not
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    if rank == 0 and do == "start":
+        return
     if rank == 1 and do == "leave":
         os._exit(0)
     if rank == 0 and do in ("raise", "die"):  # what a collective does when its peer is gone

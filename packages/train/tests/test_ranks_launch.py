@@ -20,6 +20,7 @@ from lmk_train.config import TrainConfig
 from lmk_train.data.errors import DataError
 from lmk_train.ranks import RankFailedError
 from lmk_train.ranks.launch import launch
+from lmk_train.ranks.signals import Preempted
 
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 30
@@ -189,6 +190,14 @@ def test_a_request_to_queue_again_is_not_lost_behind_an_order_to_end(tmp_path, r
             signal.signal(number, handler)
     assert [event["event"] for event in recorder.events] == ["start", "preempted"]
     assert (caught.value.code, handled) == (99, [signal.SIGUSR2])
+    assert none_left()
+
+
+def test_a_rank_that_is_signalled_before_it_has_a_handler_has_not_failed(tmp_path, recorder):
+    with pytest.raises(Preempted) as caught:
+        launch(config_of("start"), tmp_path, recorder)
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert recorder.kinds() == ["start"]
     assert none_left()
 
 
