@@ -138,5 +138,5 @@ def step_of_srun(environment: dict[str, str], config: str, folder: str) -> None:
 
     signal.signal(signal.SIGUSR2, requeue)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    kill = Kill(signal.SIGUSR2, 3) if environment.get("KILLED") else None
+    kill = Kill(signal.Signals[environment["KILLED"]], 3) if environment.get("KILLED") else None
     train(TrainConfig.model_validate_json(config), Path(folder), KillingRecorder(Path(folder) / "heard.jsonl", kill))

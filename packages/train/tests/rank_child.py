@@ -12,6 +12,7 @@ from typing import Any
 
 from lmk_train.data.errors import DataError
 from lmk_train.ranks import child
+from lmk_train.ranks.signals import SIGNALS, Preempted
 
 
 def work(connection: Connection, spec: dict[str, Any]) -> None:
@@ -22,6 +23,8 @@ def work(connection: Connection, spec: dict[str, Any]) -> None:
         recorder.event("start", processes=spec["size"])
         recorder.metrics({"train/loss": 0.1 + 0.2}, 3)
         recorder.progress(3, 6)
+        if do == "save":
+            _save(recorder)
         if do == "listen":
             (folder / "listened").touch()
     if do == "return":
@@ -32,6 +35,11 @@ def work(connection: Connection, spec: dict[str, Any]) -> None:
         raise DataError("rows.jsonl", 17, "'pos' must be a list")
     if rank == 1 and do == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1 and do == "start":  # a scheduler signals all processes, whether they have a handler yet or not
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    if rank == 0 and do == "start":
+        return
     if rank == 1 and do == "leave":
         os._exit(0)
     if rank == 0 and do in ("raise", "die"):  # what a collective does when its peer is gone
@@ -39,6 +47,17 @@ def work(connection: Connection, spec: dict[str, Any]) -> None:
             time.sleep(0.01)
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:2")
     time.sleep(600)
+
+
+def _save(recorder: child.ForwardingRecorder) -> None:
+    """As a training that is told to stop: what comes while it reports that it has saved is too late for it."""
+    try:
+        time.sleep(600)
+    except Preempted:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        recorder.event("preempted")
+        raise
 
 
 def _read(path: Path) -> str:

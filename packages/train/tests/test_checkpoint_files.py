@@ -118,7 +118,9 @@ def small_disk(tmp_path) -> Iterator[Path]:
         pytest.skip("only root can mount a small file system")
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)], check=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this root may not mount a file system: a container without the right to")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 

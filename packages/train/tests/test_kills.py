@@ -89,25 +89,42 @@ def test_two_ranks(config, tmp_path):
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
-def test_a_step_of_srun_is_queued_again_once(config, tmp_path):
-    """Both tasks have submitit's handlers, and the first one's exits: the other must not end before it has."""
+def run_step_of_srun(config: Any, folder: Path, kill: signal.Signals) -> list[int]:
+    """Two tasks, both with submitit's handlers, of which the first signals both at step 3; their exit codes."""
     values = config.model_copy(update={"runtime": config.runtime.model_copy(update={"devices": 2})}).model_dump_json()
     step = {"STEP_NUM_TASKS": 2, "STEP_NUM_NODES": 1, "STEP_TASKS_PER_NODE": "2", "STEP_NODELIST": "127.0.0.1"}
     common = {**step, "NODEID": 0, "JOB_ID": 4711, "STEP_ID": 0}
     tasks = []
+    folder.mkdir(exist_ok=True)
     for rank in range(2):
         names = {f"SLURM_{name}": str(value) for name, value in {**common, "PROCID": rank, "LOCALID": rank}.items()}
-        environment = {**names, "KILLED": "" if rank else "1"}
-        tasks.append(SERVER.Process(target=step_of_srun, args=(environment, values, str(tmp_path))))
+        environment = {**names, "KILLED": "" if rank else kill.name}
+        tasks.append(SERVER.Process(target=step_of_srun, args=(environment, values, str(folder))))
         tasks[-1].start()
-        (tmp_path / f"pid-{rank}").write_text(str(tasks[-1].pid))
+        (folder / f"pid-{rank}").write_text(str(tasks[-1].pid))
     for task in tasks:
         task.join(120)
-    assert [task.exitcode for task in tasks] == [99, 128 + USR2]
+    return [task.exitcode for task in tasks]
+
+
+def test_a_step_of_srun_is_queued_again_once(config, tmp_path):
+    """The first one's handler exits: the other must not end before it has."""
+    assert run_step_of_srun(config, tmp_path, USR2) == [99, 128 + USR2]
     assert (tmp_path / "handled").read_text() == "SIGUSR2\n"
     [(_, saved)] = events(tmp_path, "preempted")
     assert saved in (3, 4)
     assert not events(tmp_path, "rank_failed")
+
+
+def test_a_step_of_srun_goes_on_where_the_handler_returns(config, tmp_path):
+    """All its tasks together, with what they would have come to anyway."""
+    start(2, config, tmp_path / "whole", Start())
+    assert run_step_of_srun(config, tmp_path / "run", TERM) == [0, 0]
+    told = events(tmp_path / "run", "preempted")
+    assert told
+    assert {step for _, step in told} <= {3, 4}
+    assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+    assert_same(tmp_path / "run", tmp_path / "whole")
 
 
 SCRIPT = """

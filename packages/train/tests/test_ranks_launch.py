@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +20,7 @@ from lmk_train.config import TrainConfig
 from lmk_train.data.errors import DataError
 from lmk_train.ranks import RankFailedError
 from lmk_train.ranks.launch import launch
+from lmk_train.ranks.signals import Preempted
 
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 30
@@ -147,6 +150,54 @@ def test_a_signal_to_the_caller_ends_all_ranks(number, raised, tmp_path, recorde
     if raised is SystemExit:
         assert caught.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == before
+    assert none_left()
+
+
+class Telling:
+    """A recorder whose process is told to end when all ranks are at work, and to queue again when they have saved."""
+
+    def __init__(self, recorder: Any, folder: Path) -> None:
+        self.recorder, self.folder = recorder, folder
+
+    def event(self, kind: str, **fields: Any) -> None:
+        self.recorder.event(kind, **fields)
+        if kind == "preempted":
+            signal.raise_signal(signal.SIGUSR2)
+
+    def metrics(self, values: Mapping[str, float], step: int) -> None:
+        self.recorder.metrics(values, step)
+
+    def progress(self, *_: Any) -> None:
+        processes(self.folder)
+        threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGTERM)).start()
+
+
+def test_a_request_to_queue_again_is_not_lost_behind_an_order_to_end(tmp_path, recorder):
+    """Handlers as submitit has them: SIGTERM is passed over, SIGUSR2 queues the job again and exits."""
+    handled: list[int] = []
+
+    def requeue(number: int, _: Any) -> None:
+        handled.append(number)
+        sys.exit(99)
+
+    before = {signal.SIGUSR2: requeue, signal.SIGTERM: lambda number, _: handled.append(number)}
+    before = {number: signal.signal(number, handler) for number, handler in before.items()}
+    try:
+        with pytest.raises(SystemExit) as caught:
+            launch(config_of("save"), tmp_path, Telling(recorder, tmp_path))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert [event["event"] for event in recorder.events] == ["start", "preempted"]
+    assert (caught.value.code, handled) == (99, [signal.SIGUSR2])
+    assert none_left()
+
+
+def test_a_rank_that_is_signalled_before_it_has_a_handler_has_not_failed(tmp_path, recorder):
+    with pytest.raises(Preempted) as caught:
+        launch(config_of("start"), tmp_path, recorder)
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert recorder.kinds() == ["start"]
     assert none_left()
 
 

@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from lmk_train.callbacks.checkpoint_files import CheckpointNotWrittenError
 from lmk_train.callbacks.checkpoints import Checkpoints
 from lmk_train.modules.stepping import SteppedModule
 from lmk_train.ranks.failures import describe
-from lmk_train.ranks.signals import SIGNALS, Handlers, Preempted
+from lmk_train.ranks.signals import SIGNALS, Handlers, Preempted, in_order
 
 if TYPE_CHECKING:
     from lmk_train.ranks.group import Ranks
@@ -70,7 +69,7 @@ class Preemption(Callback):
             self._record(self._handing, 0.0)
         # The first rank has left before the first step.
         if self._asked and isinstance(error, Exception) and not self.ranks.first and describe(error)["echo"]:
-            raise Preempted(_ordered(self._asked)[0]) from error
+            raise Preempted(in_order(self._asked)[0]) from error
 
     def finish(self) -> None:
         """From here on nothing stops the training: its work is done, and only has to be written."""
@@ -118,7 +117,7 @@ class Preemption(Callback):
             said["error"] = str(error)
         if self.ranks.first:
             numbers |= self._asked  # also what came meanwhile: one request, and handed on once
-        order = _ordered(numbers)
+        order = in_order(numbers)
         self._record(order[0], time.monotonic() - began, **said)
         self._hand_on(order)
         self._asked -= numbers
@@ -159,7 +158,3 @@ class Preemption(Callback):
         step = 0 if self.checkpoints is None else self.checkpoints.saved_at
         name = signal.Signals(number).name
         self.recorder.event("preempted", step=step, signal=name, seconds=round(seconds, 3), **said)
-
-
-def _ordered(numbers: Iterable[int]) -> list[int]:
-    return sorted(numbers, key=SIGNALS.index)

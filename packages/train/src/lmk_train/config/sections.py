@@ -122,9 +122,9 @@ class LossConfig(Section):
 class RuntimeConfig(Section):
     """Where and how the training runs. None of it counts in the identity.
 
-    Another accelerator, number of devices or of threads, another size of chunks, or padding instead of packing adds the
-    same numbers in another order: the weights are close, not equal. With dropout, devices, chunks and packing draw
-    others too, of the same distribution. The rest changes no bit of them.
+    Another accelerator, number of devices or of threads, another size of chunks, padding instead of packing, or other
+    logits_at_once add the same numbers in another order: the weights are close, not equal. With dropout, devices,
+    chunks and packing draw others too, of the same distribution. The rest changes no bit of them.
     """
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=TRANSIENT)

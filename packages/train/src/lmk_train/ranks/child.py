@@ -55,6 +55,8 @@ def main(connection: Connection, parent: int) -> None:
     try:
         _train(connection, json.loads(connection.recv_bytes()))
     except Preempted as stop:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # it ends already: another must not cut off what it says
         _send(connection, {"preempted": stop.signal})
         raise
     except BaseException as error:

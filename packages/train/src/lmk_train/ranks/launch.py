@@ -27,7 +27,7 @@ from lmk_core.recording import Recorder
 from lmk_train.config import AnyConfig
 from lmk_train.ranks.failures import RankFailedError, RankFailure, cause_of, describe, packed, unpacked
 from lmk_train.ranks.place import Place
-from lmk_train.ranks.signals import Handlers, Preempted
+from lmk_train.ranks.signals import SIGNALS, Handlers, Preempted, in_order
 
 CHILD = "lmk_train.ranks.child"
 """The module that a rank runs."""
@@ -67,7 +67,9 @@ def launch(config: AnyConfig, folder: Path, recorder: Recorder) -> None:
             rank.kill()
         relay.restore()
     if preempted:
-        relay.hand_on(preempted)
+        # Also what came too late for the ranks: a request to queue again must not get lost behind an order to end.
+        for number in in_order({preempted, *relay.told, *relay.received}):
+            relay.hand_on(number)
         raise Preempted(preempted)
 
 
@@ -146,13 +148,14 @@ class _Rank:
         else:
             self.done = True
 
-    def look(self, told: set[int]) -> None:
-        """Whether the process has ended without having said how; ``told`` are signals that it was sent."""
+    def look(self) -> None:
+        """Whether the process has ended without having said how."""
         code = self.process.poll()
         if code is None or self.ended or self._readable():
             return
-        if -code in told:  # it had no handler yet
-            self.preempted = -code
+        number = -code if code < 0 else code - 128
+        if number in SIGNALS:  # it had no handler yet, or no time to say so
+            self.preempted = number
             return
         if code >= 0:
             self._fail(reason=f"it ended with exit code {code}, and said no more than its log")
@@ -190,7 +193,7 @@ def _watch(ranks: list[_Rank], recorder: Recorder, relay: _Relay) -> int:
     deadline: float | None = None
     while not all(rank.ended for rank in ranks):
         relay.pass_on(ranks)
-        _serve(ranks, recorder, relay.told)
+        _serve(ranks, recorder)
         preempted = any(rank.preempted for rank in ranks)
         failures = [rank.failure for rank in ranks if rank.failure is not None]
         if (failures or preempted) and deadline is None:
@@ -211,14 +214,14 @@ def _watch(ranks: list[_Rank], recorder: Recorder, relay: _Relay) -> int:
     return signals[0] if signals else 0
 
 
-def _serve(ranks: list[_Rank], recorder: Recorder, told: set[int]) -> None:
+def _serve(ranks: list[_Rank], recorder: Recorder) -> None:
     open_ones = {rank.connection: rank for rank in ranks if not rank.connection.closed}
     ready = wait(list(open_ones), timeout=_LOOK_SECONDS) if open_ones else []
     if not open_ones:
         time.sleep(_LOOK_SECONDS)
     # In this order: one that has died did so before another could say that it lost it.
     for rank in ranks:
-        rank.look(told)
+        rank.look()
     for connection in ready:
         open_ones[connection].hear(recorder)  # ty: ignore[invalid-argument-type]
 

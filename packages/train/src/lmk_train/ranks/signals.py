@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -12,6 +12,11 @@ SIGNALS: tuple[int, ...] = tuple(int(getattr(signal, name)) for name in ("SIGUSR
 """In the order in which they are handed on: a scheduler's request to queue again comes before the order to end."""
 
 Handler = Callable[[int, FrameType | None], Any]
+
+
+def in_order(numbers: Iterable[int]) -> list[int]:
+    """Some of `SIGNALS`, in their order."""
+    return sorted(numbers, key=SIGNALS.index)
 
 
 class Preempted(SystemExit):
