@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 
 import pytest
 import torch
@@ -85,6 +86,11 @@ def test_a_fine_tune_starts_from_every_weight(make_pretrain, make_config, tmp_pa
     assert told == {"event": "initialized", "pretraining": "abc", "weights_loaded": count, "weights": count}
     assert count > 10
     assert_same(tuned, model)
+
+    recorder.events.clear()
+    shutil.rmtree(tmp_path / "abc")  # it has served
+    train(make_config(pooling=VARIABLE, optim__steps=0, init=str(tmp_path / "abc")), tmp_path / "b", recorder)
+    assert recorder.kinds() == ["already_trained"]
 
 
 def test_a_weight_that_is_not_the_pretrainings_is_refused(make_pretrain, make_config, tmp_path):

@@ -65,7 +65,7 @@ def train(
         ValueError: ``config.runtime`` does not fit the machine, the srun step or the batch; or ``config.init`` is
             no folder of a finished pre-training.
     """
-    if config.init is not None:
+    if config.init is not None and not is_finished(config, Path(folder)):
         refuse_unfinished(config.init)
     return _run(config, folder, recorder, step)
 
