@@ -53,6 +53,9 @@ def requeues(calls: Path) -> int:
     [
         ({"minutes": 2}, signal.SIGUSR2, "time", 1),
         ({"minutes": 50}, signal.SIGUSR2, "preempted", 1),
+        # The controller is not yet done with sending the signal that the job obeys already.
+        ({"state": "SIGNALING", "minutes": 2}, signal.SIGUSR2, "time", 1),
+        ({"state": "STOPPED", "minutes": 50}, signal.SIGUSR2, "preempted", 1),
         # Ten minutes and less are no end of time to this handler, as they are to submitit's.
         ({"minutes": 0.3, "PreemptTime": "2026-01-01T00:00:00"}, signal.SIGUSR2, "preempted", 1),
         ({"PreemptTime": "2026-01-01T00:00:00"}, signal.SIGTERM, "preempted", 1),

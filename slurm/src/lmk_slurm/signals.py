@@ -32,6 +32,9 @@ _TRIES = 10
 _PAUSE_SECONDS = 3.0
 _OTHERS_WAIT_SECONDS = 120.0
 
+_GOES_ON = {"RUNNING", "SIGNALING", "SUSPENDED", "STOPPED", "RESIZING", "CONFIGURING", "STAGE_OUT"}
+"""SLURM's words for a job that it has not ended. While it sends a signal it may say SIGNALING for a moment."""
+
 
 class Interrupted(SystemExit):
     """A scheduler has told this job to end. The exit code is 128 and the signal's number."""
@@ -122,7 +125,7 @@ def _leave(identity: str, number: int) -> Cause | None:
         if now is None:  # a controller that restarts answers in a moment
             time.sleep(_PAUSE_SECONDS)
             continue
-        if now.state not in ("RUNNING", "SUSPENDED"):  # SLURM has decided already
+        if now.state not in _GOES_ON:  # SLURM has decided already
             if now.restarts > int(os.environ.get("SLURM_RESTART_COUNT", "0")) or now.preempted:
                 return "preempted"
             return "time" if now.reason == "TimeLimit" else "cancelled"

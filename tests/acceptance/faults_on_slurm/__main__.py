@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import command, mend
-from fault_grid import FaultGrid, Shape, differ
+from fault_grid import FaultGrid, Shape, differ, far
 from faults import FAULTS, Fault, Trial, again
 from watch import Watch
 
@@ -88,6 +88,10 @@ def trial(name: str, fault: Fault, folder: Path) -> list[str]:
         wrong.append("another table")
     if text := differ(grid.weights(), reference[1]):
         wrong.append(text)
+    if fault.shape.real_ranks:
+        alone = undisturbed(replace(fault.shape, real_ranks=False), folder)[1]
+        if text := far(grid.weights(), alone, 1e-6):
+            wrong.append(text)
     print(f"    {watch.looks} looks, {watch.commands} of them by the command; states seen:")
     for word, times in sorted(watch.words.items()):
         print(f"      {times:5d} {word}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
+from safetensors.torch import load_file
 
 from lmk_experiments.builders import build
 from lmk_experiments.grids import load_grid_file, make_plan
@@ -26,7 +27,8 @@ ROWS = 8
 REAL = "real"
 _PRESET = {
     "model": {"path": "built:quickstart-tiny/model"},
-    "pooling": {"kind": "cls"},
+    # Untrained, CLS gives nearly equal vectors, whose gradients are mostly rounding: AdamW would enlarge it.
+    "pooling": {"kind": "mean"},
     "data": {
         "train": ["built:quickstart-tiny/train.jsonl"],
         "negatives": 1,
@@ -148,6 +150,17 @@ def differ(one: Path | None, other: Path | None) -> str:
         return "no weights"
     same = hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest()
     return "" if same else "other weights"
+
+
+def far(one: Path | None, other: Path | None, most: float) -> str:
+    """Whether two trainings' weights differ by more than ``most`` somewhere."""
+    if one is None or other is None or not one.exists():
+        return "no weights to compare"
+    ours, theirs = load_file(one), load_file(other)
+    if ours.keys() != theirs.keys():
+        return "weights of other names"
+    largest = max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+    return "" if largest <= most else f"weights {largest:.1e} away from those of one process"
 
 
 def real_cell(root: Path, steps: int) -> Cell:
