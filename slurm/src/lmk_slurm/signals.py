@@ -126,6 +126,7 @@ def _leave(identity: str, number: int) -> Cause | None:
             time.sleep(_PAUSE_SECONDS)
             continue
         if now.state not in _GOES_ON:  # SLURM has decided already
+            _say(f"is {now.state} ({now.reason}, {now.restarts} restarts) by SLURM's words")
             if now.restarts > int(os.environ.get("SLURM_RESTART_COUNT", "0")) or now.preempted:
                 return "preempted"
             return "time" if now.reason == "TimeLimit" else "cancelled"
