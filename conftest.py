@@ -26,6 +26,8 @@ for name in ("LMK_ROOT", "LMK_STORE", "MLFLOW_TRACKING_URI"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts what ends in `&` so, and children inherit it: Ctrl-C could not be tested.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the same by nohup
 
 
 NO_REFERENCE_DATA = "the reference data is not here: it is looked for in ../shared, or in LMK_SHARED"
