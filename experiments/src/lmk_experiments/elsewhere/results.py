@@ -13,7 +13,8 @@ from lmk_eval.evaluation.scores import RETRIEVAL_METRICS, Part, report
 
 LOCAL_PREFIX = "local."
 """Before the name of a task of own files, as ``lmk evaluate`` has MTEB write its result."""
-_NO_RESULTS = ("model_meta.json", "run_settings.json")
+_NO_RESULTS = ("model_meta.json", "run_settings.json", "fingerprints.json")
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,27 @@ def read_results(row: str, folder: Path, suites: Iterable[Suite]) -> Elsewhere:
         ValueError: no results are there, or a file is none of MTEB's; the message names the file and the key.
     """
     files = _files(folder)
-    found = Elsewhere(row, str(folder))
+    found, wanted = Elsewhere(row, str(folder)), []
     for suite in suites:
         scores, missing = found.scores.setdefault(suite.name, {}), found.missing.setdefault(suite.name, [])
         for task in suite.tasks:
-            path = files.get(task.mteb or f"{LOCAL_PREFIX}{task.name}")
+            name = task.mteb or f"{LOCAL_PREFIX}{task.name}"
+            wanted.append(f"{name}.json")
+            path = files.get(name)
             parts, absent = _parts(path, task) if path is not None else ([], task.name)
             if absent:
                 missing.append(absent)
             else:
                 scores[task.name] = _report(path, task, parts)
     if not any(found.scores.values()):
-        wanted = ", ".join(names[:3]) if (names := [name for held in found.missing.values() for name in held]) else ""
-        raise ValueError(f"{folder}: none of the grid's tasks is among its {len(files)} results; wanted: {wanted}, ...")
+        there = _some([path.name for path in files.values()])
+        raise ValueError(f"{folder}: none of the grid's tasks is here; wanted: {_some(wanted)}; found: {there}")
     return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _files(folder: Path) -> dict[str, Path]:
