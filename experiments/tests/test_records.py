@@ -330,6 +330,19 @@ def test_a_job_says_in_its_log_how_far_it_is(tmp_path, capsys, monkeypatch):
     ]
 
 
+def test_a_job_says_that_it_stops_and_where_it_goes_on(tmp_path, capsys):
+    recorder = SayingRecorder(tmp_path, steps=False)
+    recorder.event("resumed", step=22)
+    recorder.progress(23, 30)
+    recorder.event("preempted", step=25, signal="SIGTERM", seconds=0.1)
+    recorder.event("start", device="cpu")
+    assert capsys.readouterr().err.splitlines() == [
+        "goes on from step 22",
+        "told to stop by SIGTERM; step 25 is saved, and the same command goes on there",
+    ]
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) >= 3
+
+
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch):
     recorder = SayingRecorder(tmp_path)
     full = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w", buffering=1)

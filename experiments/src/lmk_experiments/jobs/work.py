@@ -52,7 +52,7 @@ def work_on(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
 
 def _attempt(cell: Cell, claim: Claim, work: Callable[[CellRecorder], dict[str, Any]], alive: float) -> None:
     # A terminal has a bar of its own; a log has none.
-    recorder = CellRecorder(cell.folder) if sys.stderr.isatty() else SayingRecorder(cell.folder)
+    recorder = SayingRecorder(cell.folder, steps=not sys.stderr.isatty())
     started = time.monotonic()
     before = attempts(cell.events())
     if before and before[-1].ended is None:

@@ -17,6 +17,14 @@ LINE_SECONDS = 30.0
 """Between two lines about the progress, in seconds."""
 
 
+_SAID = {
+    "resumed": "goes on from step {step}",
+    "preempted": "told to stop by {signal}; step {step} is saved, and the same command goes on there",
+    "already_trained": "was trained already",
+    "checkpoint_unreadable": "{path} is damaged and was kept as {kept}",
+}
+
+
 class CellRecorder:
     """Writes what a training or an evaluation reports into its cell's folder.
 
@@ -58,12 +66,18 @@ class CellRecorder:
 
 
 class SayingRecorder(CellRecorder):
-    """Also prints a line now and then, for whoever follows the log of a job."""
+    """Also prints what happens to the work and, with ``steps``, a line now and then about how far it is."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, steps: bool = True) -> None:
         super().__init__(folder)
+        self._steps = steps
         self._said = -math.inf
         self._loss = ""
+
+    def event(self, kind: str, **fields: Any) -> None:
+        super().event(kind, **fields)
+        with contextlib.suppress(KeyError):  # of a kind that is not said, or of another work's with other fields
+            _say(_SAID[kind].format_map(fields))
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         super().metrics(values, step)
@@ -73,9 +87,13 @@ class SayingRecorder(CellRecorder):
     def progress(self, done: int, total: int, unit: str = "step") -> None:
         super().progress(done, total, unit)
         now = time.monotonic()
-        if now - self._said >= LINE_SECONDS or done == total:
+        if self._steps and (now - self._said >= LINE_SECONDS or done == total):
             self._said = now
             left = self._seconds_left(done, total)
             rest = "" if left is None or done == total else f", {format_seconds(left)} left"
-            with contextlib.suppress(OSError):  # a full disk under the log stops no training
-                print(f"{unit} {done}/{total}{self._loss}{rest}", file=sys.stderr, flush=True)
+            _say(f"{unit} {done}/{total}{self._loss}{rest}")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk under the log stops no training
+        print(text, file=sys.stderr, flush=True)
