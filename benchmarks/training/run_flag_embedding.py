@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from ends import Ends
 from FlagEmbedding.finetune.embedder.encoder_only.base import (
     EncoderOnlyEmbedderDataArguments,
     EncoderOnlyEmbedderModelArguments,
@@ -13,18 +14,6 @@ from FlagEmbedding.finetune.embedder.encoder_only.base import (
 )
 from measuring import Meter, settings
 from torch.utils.data import SequentialSampler
-from transformers import TrainerCallback
-
-
-class Ends(TrainerCallback):
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self.meter.begin()
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.meter.step()
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from ends import Ends
 from measuring import Meter, settings
 from sentence_transformers import (
     SentenceTransformer,
@@ -18,18 +19,6 @@ from sentence_transformers import (
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from torch.utils.data import SequentialSampler
-from transformers import TrainerCallback
-
-
-class Ends(TrainerCallback):
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self.meter.begin()
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.meter.step()
 
 
 class InOrder(DefaultBatchSampler):

@@ -48,10 +48,6 @@ class Batch:
         fields = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **fields)
 
-    def pin_memory(self) -> Batch:
-        """Itself: its tensors are a few numbers a row."""
-        return self
-
 
 class Collator:
     """Lays examples out; a variable granularity is drawn here, one size for every text.

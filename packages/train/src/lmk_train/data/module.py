@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from typing import Any
 
-import torch
-from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from lmk_core.layouts import PoolingTokenizer
@@ -17,13 +14,13 @@ from lmk_train.data.cache.building import Report
 from lmk_train.data.collate import Collator
 from lmk_train.data.errors import DataError
 from lmk_train.data.examples import ExampleDataset, open_sets, set_names
+from lmk_train.data.loading import StepData
 from lmk_train.data.reading import Findings
 from lmk_train.data.sampling import BatchOrder
 from lmk_train.data.streaming import StreamedBatches
-from lmk_train.ranks.signals import SIGNALS
 
 
-class ContrastiveData(LightningDataModule):
+class ContrastiveData(StepData):
     """One process's share of the training batches of a configuration, from the step at which the trainer stands.
 
     The step's rows are the same for any number of processes.
@@ -49,8 +46,8 @@ class ContrastiveData(LightningDataModule):
         world_size: int = 1,
         report: Report | None = None,
     ) -> None:
-        super().__init__()
-        self.config, self.rank, self.world_size = config, rank, world_size
+        super().__init__(config, rank=rank, world_size=world_size)
+        self.config = config
         data = config.data
         self.collator = Collator(
             tokenizer,
@@ -59,8 +56,6 @@ class ContrastiveData(LightningDataModule):
             query_max_length=data.query_max_length,
             passage_max_length=data.passage_max_length,
         )
-        self.began_at = 0
-        """The step at which the trainer's batches begin."""
         self.dataset: ExampleDataset | None = None
         if data.stream_buffer is None:
             cache = TokenCache(
@@ -98,31 +93,14 @@ class ContrastiveData(LightningDataModule):
             smallest = min(zip(self.mixed, self.dataset.sets, strict=True), key=lambda one: one[0].smallest)[1]
             raise DataError(smallest.entry.paths[0], None, str(error)) from None
 
-    def batches(self, start: int = 0, *, workers: int = 0, pin_memory: bool = False) -> DataLoader[Any]:
-        """This process's batches of the steps from ``start`` on."""
-        # Its own generator: an iterator draws a base seed, which must not move the one that dropout uses.
-        keywords: dict[str, Any] = {
-            "num_workers": workers,
-            "pin_memory": pin_memory,
-            "generator": torch.Generator().manual_seed(self.config.seed),
-            "worker_init_fn": leave_signals,
-        }
+    def batches(self, start: int = 0, *, workers: int = 0) -> DataLoader[Any]:
         if self.dataset is None:
             streamed = StreamedBatches(
                 self.config, self.collator, start=start, rank=self.rank, world_size=self.world_size
             )
-            return DataLoader(streamed, batch_size=None, **keywords)
-        return DataLoader(self.dataset, batch_sampler=self.order(start), collate_fn=self.collator, **keywords)
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        assert self.trainer is not None
-        workers, kind = self.config.runtime.num_workers, self.trainer.strategy.root_device.type
-        self.began_at = self.trainer.global_step
-        return self.batches(
-            self.began_at,
-            workers=int(kind == "cuda") if workers is None else workers,
-            pin_memory=kind == "cuda",
-        )
+            return DataLoader(streamed, batch_size=None, **self.loading(workers))
+        order = self.order(start)
+        return DataLoader(self.dataset, batch_sampler=order, collate_fn=self.collator, **self.loading(workers))
 
     def summary(self) -> dict[str, Any]:
         """What is trained on, for a record: counts of rows and of every case that was found in them."""
@@ -148,12 +126,3 @@ class ContrastiveData(LightningDataModule):
             },
             "steps_per_epoch": order.batches_per_epoch,
         }
-
-
-def leave_signals(_worker: int) -> None:
-    """A scheduler signals every process of a job: a worker that died of it would fail the step that is to be saved.
-
-    Workers end when they are told, or when the process that has started them is gone.
-    """
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)

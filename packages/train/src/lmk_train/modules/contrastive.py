@@ -69,7 +69,7 @@ class ContrastiveModule(SteppedModule):
         return self._loss(batch, self.engine.vectors(_texts(batch)))[0]
 
     def training_step(self, batch: Batch, batch_idx: int) -> Float[Tensor, ""]:  # noqa: ARG002
-        step = self.trainer.global_step + 1
+        step, texts = self.trainer.global_step + 1, _texts(batch)
         masked = torch.zeros((), device=self.device)
 
         def loss(vectors: Tensor) -> Tensor:
@@ -77,8 +77,8 @@ class ContrastiveModule(SteppedModule):
             masked.copy_(count)
             return value
 
-        passed = self.engine.run(_texts(batch), loss, halved=lambda chunk, reason: self.halved(step, chunk, reason))
-        report = self._report(_texts(batch), passed, masked, self.clip())
+        passed = self.engine.run(texts, loss, halved=lambda chunk, reason: self.halved(step, chunk, reason))
+        report = self._report(texts, passed, masked, self.clip())
         return self.take(batch, passed, report, step)
 
     def own_metrics(self, reports: Sequence[StepReport]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ class StepReport:
     """Of each of :data:`lmk_train.ranks.signals.SIGNALS`, how many processes have been sent it."""
 
 
-class SteppedModule(LightningModule):
+class SteppedModule(LightningModule, ABC):
     """A training that optimizes by hand.
 
     Gradients in chunks, their sum over the processes of the default process group (whether or not something wraps the
@@ -83,9 +84,9 @@ class SteppedModule(LightningModule):
         """What this process was told meanwhile, to be added up with the step's other numbers: it costs no exchange."""
 
     @property
+    @abstractmethod
     def trained(self) -> nn.Module:
         """Everything that has weights."""
-        raise NotImplementedError
 
     def own_metrics(self, reports: Sequence[StepReport]) -> dict[str, float]:  # noqa: ARG002
         """What is recorded of some steps beside what every training records."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -19,7 +18,7 @@ from lmk_core.pooling import draw_granularity
 from lmk_train.config import PretrainConfig
 from lmk_train.data.cache.building import Report
 from lmk_train.data.errors import DataError
-from lmk_train.data.module import leave_signals
+from lmk_train.data.loading import StepData
 from lmk_train.data.reading import Findings, data_files
 from lmk_train.data.sampling import BatchOrder, RowKey
 from lmk_train.pretraining.cache import TextCache, TextFile
@@ -55,10 +54,6 @@ class TextBatch:
 
     def to(self, device: torch.device | str, **_: Any) -> TextBatch:  # noqa: ARG002
         """Itself: texts reach the device in chunks."""
-        return self
-
-    def pin_memory(self) -> TextBatch:
-        """Itself."""
         return self
 
 
@@ -124,7 +119,7 @@ class MaskingCollator:
         return TextBatch(tuple(masked), torch.tensor([key.row for key in keys]))
 
 
-class PretrainingData(LightningDataModule):
+class PretrainingData(StepData):
     """One process's share of the batches of a pre-training, from the step at which the trainer stands.
 
     Args:
@@ -147,11 +142,9 @@ class PretrainingData(LightningDataModule):
         world_size: int = 1,
         report: Report | None = None,
     ) -> None:
-        super().__init__()
-        self.config, self.rank, self.world_size = config, rank, world_size
+        super().__init__(config, rank=rank, world_size=world_size)
+        self.config = config
         data = config.data
-        self.began_at = 0
-        """The step at which the trainer's batches begin."""
         self.collator = MaskingCollator(config, tokenizer)
         cache = TextCache(tokenizer, data.max_length, folder=data.cache, max_faulty=data.max_faulty, report=report)
         self.texts = Texts(config, cache)
@@ -173,22 +166,8 @@ class PretrainingData(LightningDataModule):
             raise DataError(self.config.data.train[0], None, str(error)) from None
 
     def batches(self, start: int = 0, *, workers: int = 0) -> DataLoader[Any]:
-        """This process's batches of the steps from ``start`` on."""
-        return DataLoader(
-            self.texts,
-            batch_sampler=self.order(start),
-            collate_fn=self.collator,
-            num_workers=workers,
-            # Its own: an iterator draws a base seed, which must not move the generator that dropout uses.
-            generator=torch.Generator().manual_seed(self.config.seed),
-            worker_init_fn=leave_signals,
-        )
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        assert self.trainer is not None
-        workers, kind = self.config.runtime.num_workers, self.trainer.strategy.root_device.type
-        self.began_at = self.trainer.global_step
-        return self.batches(self.began_at, workers=int(kind == "cuda") if workers is None else workers)
+        order = self.order(start)
+        return DataLoader(self.texts, batch_sampler=order, collate_fn=self.collator, **self.loading(workers))
 
     def summary(self) -> dict[str, Any]:
         """What is trained on, for a record."""
