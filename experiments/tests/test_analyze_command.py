@@ -19,41 +19,6 @@ LONG = " ".join(f"number {number} is on the table" for number in range(60))
 TEXTS = [LONG, "short", f"other {LONG}"]
 
 
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A saved landmark model, tiny and random, with a tokenizer of bytes."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
-
-    from lmk_core import Embedder
-
-    folder = tmp_path_factory.mktemp("plain")
-    special = ["[PAD]", "[CLS]", "[SEP]"]
-    pieces = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE(vocab={piece: number for number, piece in enumerate(pieces)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
-    ).save_pretrained(folder)
-    ids = {"pad_token_id": 0, "cls_token_id": 1, "bos_token_id": 1, "sep_token_id": 2, "eos_token_id": 2}
-    config = ModernBertConfig(
-        vocab_size=len(pieces),
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        initializer_range=0.3,
-        **ids,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        ModernBertModel(config).save_pretrained(folder)
-    embedder = Embedder.from_pretrained(folder, "landmark", 8, max_length=64, device="cpu")
-    return embedder.save_pretrained(folder.parent / "saved" / "model")
-
-
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     file = tmp_path / "rows.jsonl"
