@@ -11,21 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lmk_core.layouts import PoolingTokenizer
 from lmk_core.texts.words import tokenize_words
-from lmk_train.data.cache.building import Report, TokenCache
+from lmk_train.data.cache.building import FileCache
 from lmk_train.data.cache.files import META, findings_in
 from lmk_train.data.reading import Findings
-from lmk_train.data.reading.cases import SHOWN
 from lmk_train.pretraining.reading import CHARACTERS_A_TOKEN, check_findings, read_texts
 
 FORMAT = 1
 """Raised when the files change, or what is read of a row."""
 
 IDS, BEGINS, BOUNDS = "ids.bin", "begins.bin", "bounds.bin"
-
-_TEXTS, _CHARACTERS = 1024, 4_000_000
-"""What is tokenized at once, at most: of either."""
 
 
 class TextFile:
@@ -50,27 +45,8 @@ class TextFile:
         return type(self), (self.folder,)
 
 
-class TextCache(TokenCache):
-    """Files of texts, tokenized once for each tokenizer and ``max_length``.
-
-    Args:
-        tokenizer: Its plain ids are kept; landmarks come later, so that all granularities share them.
-        max_length: Tokens of a text that are kept.
-        folder: Where they lie; see :func:`lmk_train.data.cache.fingerprints.cache_folder`.
-        max_faulty: ``data.max_faulty``.
-        report: Told of progress.
-    """
-
-    def __init__(
-        self,
-        tokenizer: PoolingTokenizer,
-        max_length: int,
-        *,
-        folder: str | None = None,
-        max_faulty: float = 0.0,
-        report: Report | None = None,
-    ) -> None:
-        super().__init__(tokenizer, max_length, folder=folder, max_faulty=max_faulty, report=report)
+class TextCache(FileCache):
+    """The texts of files, tokenized, with their words."""
 
     def texts(self, path: Path) -> tuple[TextFile, Findings]:
         """The tokenized texts of a file, and what was found in it.
@@ -106,23 +82,9 @@ class TextCache(TokenCache):
         self._conclude(path, folder, findings)
 
     def _text_groups(self, path: Path, findings: Findings) -> Iterator[list[str]]:
-        def progress(done: int, total: int) -> None:
-            if self.report is not None:
-                self.report(path, done, total)
-
-        group: list[str] = []
-        characters = 0
         longest = CHARACTERS_A_TOKEN * self.max_length
-        for _, text in read_texts(path, findings, characters=longest, progress=progress):
-            group.append(text)
-            characters += len(text)
-            if len(group) == _TEXTS or characters >= _CHARACTERS:
-                yield group
-                group, characters = [], 0
-            if not self.max_faulty and len(findings.faults) == SHOWN:
-                raise findings.refusal(self.max_faulty, None)
-        if group:
-            yield group
+        read = read_texts(path, findings, characters=longest, progress=self._progress(path))
+        return self._in_groups((text for _, text in read), len, findings)
 
 
 def _mapped(path: Path, dtype: Any) -> NDArray[Any]:

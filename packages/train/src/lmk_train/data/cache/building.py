@@ -9,9 +9,10 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,18 +27,19 @@ from lmk_train.data.reading.cases import SHOWN
 Report = Callable[[Path, int, int], None]
 """Called with a file, how many bytes of it are tokenized, and its size."""
 
+Item = TypeVar("Item")
+
 _ROWS, _CHARACTERS = 1024, 4_000_000
 """What is tokenized at once, at most: of either."""
 
 
-class TokenCache:
-    """Tokenized files in a folder. A file is tokenized once for each tokenizer, whichever training asks first.
+class FileCache(ABC):
+    """Files that are tokenized once for each tokenizer, whichever training asks first.
 
     Args:
         tokenizer: Its plain ids are kept; landmarks come later, so that all granularities share them.
         max_length: Tokens of a text that are kept: as many as the longest layout can have.
         folder: Where they lie; see :func:`cache_folder`.
-        prompt: ``data.prompt``.
         max_faulty: ``data.max_faulty``.
         report: Told of progress.
     """
@@ -48,33 +50,19 @@ class TokenCache:
         max_length: int,
         *,
         folder: str | None = None,
-        prompt: str | None = None,
         max_faulty: float = 0.0,
         report: Report | None = None,
     ) -> None:
         self.tokenizer, self.max_length = tokenizer, max_length
         self.folder = cache_folder(folder)
-        self.prompt, self.max_faulty, self.report = prompt, max_faulty, report
+        self.max_faulty, self.report = max_faulty, report
         self._tokenizer_digest = tokenizer_digest(tokenizer)
-
-    def open(self, path: Path) -> TokenFile:
-        """The tokenized rows of a file, which is read and tokenized first where that was not done before.
-
-        They are made in a folder of their own that is renamed when whole: a process that is killed leaves nothing that
-        is taken for them, and of several that want to make them one does, and the others wait.
-
-        Raises:
-            DataError: The file is damaged, holds no row, or more faulty ones than ``max_faulty``.
-        """
-        tokens = TokenFile(self.made(path))
-        tokens.findings_of(path).check(path, self.max_faulty)
-        return tokens
 
     def made(self, path: Path) -> Path:
         """The folder of a file's tokens, which are made first where that was not done before.
 
         Raises:
-            DataError: As of `open`.
+            DataError: The file is damaged, holds nothing, or more faulty rows than ``max_faulty``.
         """
         content = content_digest(path, self.folder / "digests")
         place = self.folder / "tokens" / self._key(path, content, self._tokenizer_digest)
@@ -85,8 +73,13 @@ class TokenCache:
                 found = self._find(place) or self._build(path, place, locked)
         return found
 
+    @abstractmethod
     def _key(self, path: Path, content: str, tokenizer: str) -> str:
-        return cache_key(path, content, tokenizer, self.prompt)
+        """What the tokens of a file depend on."""
+
+    @abstractmethod
+    def _write(self, path: Path, folder: Path) -> None:
+        """Tokenizes a file into ``folder``, and concludes."""
 
     def _find(self, place: Path) -> Path | None:
         """The tokens of the shortest cut that is long enough."""
@@ -109,16 +102,6 @@ class TokenCache:
             shutil.rmtree(working, ignore_errors=True)
         return target
 
-    def _write(self, path: Path, folder: Path) -> None:
-        findings = Findings()
-        by_sentence = self.tokenizer.pooling.granularity == "sentence"
-        schema = _schema(by_sentence)
-        with pa.OSFile(str(folder / ROWS), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            for rows in self._groups(path, findings):
-                writer.write_batch(self._tokenized(rows, schema))
-        findings.check(path, self.max_faulty)
-        self._conclude(path, folder, findings)
-
     def _conclude(self, path: Path, folder: Path, findings: Findings) -> None:
         """Says what was found, and sees all on the disk."""
         meta = {
@@ -136,16 +119,20 @@ class TokenCache:
             with file.open("rb") as stream:
                 os.fsync(stream.fileno())
 
-    def _groups(self, path: Path, findings: Findings) -> Iterator[list[tuple[int, Row]]]:
+    def _progress(self, path: Path) -> Callable[[int, int], None]:
         def progress(done: int, total: int) -> None:
             if self.report is not None:
                 self.report(path, done, total)
 
-        group: list[tuple[int, Row]] = []
+        return progress
+
+    def _in_groups(self, read: Iterable[Item], size: Callable[[Item], int], findings: Findings) -> Iterator[list[Item]]:
+        """As many as are tokenized at once; ``size`` is in characters."""
+        group: list[Item] = []
         characters = 0
-        for number, row in read_rows(path, findings, prompt=self.prompt, progress=progress):
-            group.append((number, row))
-            characters += len(row.query) + len(row.positives[0]) + sum(map(len, row.negatives))
+        for one in read:
+            group.append(one)
+            characters += size(one)
             if len(group) == _ROWS or characters >= _CHARACTERS:
                 yield group
                 group, characters = [], 0
@@ -153,6 +140,51 @@ class TokenCache:
                 raise findings.refusal(self.max_faulty, None)
         if group:
             yield group
+
+
+class TokenCache(FileCache):
+    """The rows of files, tokenized.
+
+    Args:
+        prompt: ``data.prompt``.
+        tokenizer, max_length, folder, max_faulty, report: As of `FileCache`.
+    """
+
+    def __init__(
+        self, tokenizer: PoolingTokenizer, max_length: int, *, prompt: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(tokenizer, max_length, **options)
+        self.prompt = prompt
+
+    def open(self, path: Path) -> TokenFile:
+        """The tokenized rows of a file, which is read and tokenized first where that was not done before.
+
+        They are made in a folder of their own that is renamed when whole: a process that is killed leaves nothing that
+        is taken for them, and of several that want to make them one does, and the others wait.
+
+        Raises:
+            DataError: The file is damaged, holds no row, or more faulty ones than ``max_faulty``.
+        """
+        tokens = TokenFile(self.made(path))
+        tokens.findings_of(path).check(path, self.max_faulty)
+        return tokens
+
+    def _key(self, path: Path, content: str, tokenizer: str) -> str:
+        return cache_key(path, content, tokenizer, self.prompt)
+
+    def _write(self, path: Path, folder: Path) -> None:
+        findings = Findings()
+        by_sentence = self.tokenizer.pooling.granularity == "sentence"
+        schema = _schema(by_sentence)
+        with pa.OSFile(str(folder / ROWS), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            for rows in self._groups(path, findings):
+                writer.write_batch(self._tokenized(rows, schema))
+        findings.check(path, self.max_faulty)
+        self._conclude(path, folder, findings)
+
+    def _groups(self, path: Path, findings: Findings) -> Iterator[list[tuple[int, Row]]]:
+        rows = read_rows(path, findings, prompt=self.prompt, progress=self._progress(path))
+        return self._in_groups(rows, lambda one: _characters(one[1]), findings)
 
     def _tokenized(self, rows: list[tuple[int, Row]], schema: pa.Schema) -> pa.RecordBatch:
         texts = [text for _, row in rows for text in used_texts(row)]
@@ -168,6 +200,10 @@ class TokenCache:
         if tokens.pieces is not None and tokens.piece_bounds is not None:
             columns["pieces"] = _nested(owners, tokens.piece_bounds, tokens.pieces.astype(np.int32))
         return pa.record_batch([columns[name] for name in schema.names], schema=schema)
+
+
+def _characters(row: Row) -> int:
+    return len(row.query) + len(row.positives[0]) + sum(map(len, row.negatives))
 
 
 def used_texts(row: Row) -> list[str]:
