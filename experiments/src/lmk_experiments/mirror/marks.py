@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmk_experiments.mirror.store import Store, default_uri
+from lmk_experiments.mirror.store import OWN, Store, key_of
 from lmk_experiments.records import Cell, read_json, write_json
 
 FILE = "mlflow.json"
-_OWN = "sqlite:///<root>/mlflow.db"
 
 
 @dataclass
@@ -24,6 +23,7 @@ class Marks:
             a root that is moved keeps its runs.
         curves: ``{"read": [size, mtime_ns], "steps": {metric: last step}}`` of ``metrics.jsonl``, or ``None`` where
             writing it may have been cut short, so that the store has to be asked.
+        root: the root's identity.
         artifacts: file name to the digest of what was uploaded.
     """
 
@@ -38,16 +38,19 @@ class Marks:
     def load(cell: Cell, store: Store) -> Marks:
         """The marks of ``cell`` for ``store``: empty where there are none, or where they are of another store."""
         root = cell.root.resolve()
-        own = store.uri == default_uri(root)
-        marks = Marks(cell.folder / FILE, _OWN if own else store.address, str(root))
+        marks = Marks(cell.folder / FILE, key_of(root, store.uri), store.root.id)
         try:
             value = read_json(marks.file) or {}
         except ValueError:
             return marks
         if not isinstance(value, dict):
             return marks
-        # A copied root has another path: on a shared store its runs are its own, not those of the original.
-        if value.get("uri") != marks.store or (not own and value.get("root") != marks.root):
+        if value.get("uri") != marks.store:
+            return marks
+        # A copied root has another identity: on a shared store its runs are its own, not those of the original.
+        # Marks from before there were identities name the path.
+        theirs = value.get("root")
+        if marks.store != OWN and theirs != marks.root and not (store.root.adopts and theirs == str(root)):
             return marks
         try:
             run_id, written = value["run_id"], value["written"]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmk_experiments.mirror.names import parse_score_name
-from lmk_experiments.mirror.store import Kind, Store, StoreError, open_store
+from lmk_experiments.mirror.address import explain
+from lmk_experiments.mirror.store import ROOT_ID, Kind, Store, StoreError, open_store
 from lmk_experiments.records import GridRecord
 
 if TYPE_CHECKING:
@@ -26,33 +27,41 @@ def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None) -> dict
     Raises:
         StoreError: the store cannot be used.
     """
-    root = root.resolve()
-    store = open_store(root, uri)
+    store = open_store(root.resolve(), uri)
     from mlflow.exceptions import MlflowException
 
     asked = {identity for row in grid.rows for identity in row.evaluations.values()}
     try:
         found: dict[str, Scores] = {}
-        for run in runs_of_root(store, root, "evaluation").values():
+        for run in runs_of_root(store, "evaluation").values():
             identity = run.data.tags.get("lmk.cell", "")
             if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
                 found[identity] = _scores(store, run)
     except (OSError, MlflowException, ValueError) as error:
-        raise StoreError(f"cannot read scores from {store.address}: {error}") from error
+        raise StoreError(f"cannot read scores from {store.address}: {explain(error, store.address, store.uri)}") from error
     return found
 
 
-def runs_of_root(store: Store, root: Path, kind: Kind) -> dict[str, Run]:
-    """All runs of ``root`` in one experiment, by id, oldest first."""
-    text, token = str(root), None
+def runs_of_root(store: Store, kind: Kind) -> dict[str, Run]:
+    """All runs of the store's root in one experiment, by id, oldest first."""
+    return _runs_with(store, kind, ROOT_ID, store.root.id)
+
+
+def runs_of_path(store: Store, path: str, kind: Kind) -> dict[str, Run]:
+    """All runs that name this path as their root's, in one experiment, by id, oldest first."""
+    return _runs_with(store, kind, "lmk.root", path)
+
+
+def _runs_with(store: Store, kind: Kind, tag: str, text: str) -> dict[str, Run]:
+    token = None
     quote = '"' if "'" in text else "'"
-    only = "" if quote in text else f"tags.`lmk.root` = {quote}{text}{quote}"
+    only = "" if quote in text else f"tags.`{tag}` = {quote}{text}{quote}"
     runs: dict[str, Run] = {}
     while True:
         page = store.client.search_runs(
             [store.experiments[kind]], only, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
         )
-        runs.update({run.info.run_id: run for run in page if run.data.tags.get("lmk.root") == text})
+        runs.update({run.info.run_id: run for run in page if run.data.tags.get(tag) == text})
         token = page.token
         if not token:
             return runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 from lmk_experiments.errors import WorkFailed
+from lmk_experiments.mirror.address import explain, is_postgres, take_login, with_driver, without_credentials
+from lmk_experiments.mirror.address.postgres import alone_in
 from lmk_experiments.mirror.database import create, is_empty, mend
+from lmk_experiments.mirror.identity import RootIdentity, root_identity
 from lmk_experiments.mirror.lock import locked
 
 if TYPE_CHECKING:
@@ -23,10 +26,18 @@ if TYPE_CHECKING:
 Kind = Literal["training", "evaluation"]
 KINDS: tuple[Kind, ...] = ("training", "evaluation")
 EXPERIMENTS: dict[Kind, str] = {"training": "lmk-train", "evaluation": "lmk-evaluate"}
+ROOT_ID = "lmk.root_id"
+"""The tag that says which root a run is of."""
 DATABASE = "mlflow.db"
 ARTIFACTS = "mlflow-artifacts"
+OWN = "sqlite:///<root>/mlflow.db"
+"""How a root's own database is written down: it stays the same where the root is moved."""
+PREFIX = "LMK_EXPERIMENT_PREFIX"
+"""The variable with what the experiments' names begin with."""
 
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
+_PREFIX = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*", re.ASCII)
+_LONGEST_PREFIX = 100
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -46,10 +57,11 @@ class Store:
     """An open MLflow store.
 
     Attributes:
-        uri: the tracking address, with its credentials if it has any: never write it down.
+        uri: the tracking address; that of a database may have a password: never write it down.
         address: the same without credentials.
         client: MLflow's client for it.
         experiments: the experiment's id for each kind of cell.
+        root: whose runs are written and read.
         warnings: what had to be done to open it.
     """
 
@@ -57,6 +69,7 @@ class Store:
     address: str
     client: MlflowClient
     experiments: Mapping[Kind, str]
+    root: RootIdentity
     warnings: tuple[str, ...] = ()
 
 
@@ -78,7 +91,10 @@ def tracking_uri(root: Path, uri: str | None = None) -> str:
         chosen = f"sqlite:///{chosen}"
     if chosen.startswith("sqlite:///"):
         return f"sqlite:///{Path(chosen.removeprefix('sqlite:///')).expanduser().resolve()}"
+    chosen = with_driver(chosen)
     scheme = chosen.partition("://")[0].partition("+")[0] if "://" in chosen else ""
+    if scheme.startswith("http"):
+        _check_http(chosen)
     if scheme not in _SCHEMES:
         raise StoreError(
             f"{without_credentials(chosen)!r} is not a store that MLflow can write to (folders of files are in "
@@ -88,14 +104,57 @@ def tracking_uri(root: Path, uri: str | None = None) -> str:
     return chosen
 
 
-def without_credentials(uri: str) -> str:
-    """The address without user and password.
+def _check_http(uri: str) -> None:
+    """A password whose special characters are not encoded would be taken for something else, and be quoted."""
+    place = uri.partition("://")[2]
+    host = re.split(r"[/?#]", place, maxsplit=1)[0]
+    if "@" in place[len(host) :] or place.count("@") > 1:
+        raise StoreError(
+            f"the address of the store at {without_credentials(uri)} has an @ where none belongs: write the password's "
+            "special characters encoded (/ is %2F, @ is %40, # is %23, ? is %3F), or set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD and leave them out of the address"
+        )
+    if "?" in place or "#" in place:
+        raise StoreError(
+            f"the address of the store at {without_credentials(uri)} goes on after a ? or #, and MLflow's cannot; a "
+            "token belongs into MLFLOW_TRACKING_TOKEN"
+        )
 
-    >>> without_credentials("postgresql+psycopg://me:secret@db:5432/mlflow")
-    'postgresql+psycopg://db:5432/mlflow'
+
+def key_of(root: Path, uri: str) -> str:
+    """How a store is written down in files of the root: its address without credentials."""
+    return OWN if uri == default_uri(root) else without_credentials(uri)
+
+
+def checked_prefix(prefix: str) -> str:
+    """What the experiments' names begin with, before a slash; empty for nothing.
+
+    Raises:
+        ValueError: something else than words of letters, digits and ``_ . -``, with slashes between them.
+
+    >>> checked_prefix("group/ada")
+    'group/ada'
     """
-    parts = urlsplit(uri)
-    return uri if "@" not in parts.netloc else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    if prefix and (_PREFIX.fullmatch(prefix) is None or len(prefix) > _LONGEST_PREFIX):
+        raise ValueError(
+            f"{prefix!r} cannot begin the names of experiments ({PREFIX}, --experiment-prefix); valid: letters, digits "
+            f"and _ . -, words of them with / between, {_LONGEST_PREFIX} characters at most, such as group/ada"
+        )
+    return prefix
+
+
+def _prefix(root: Path, uri: str, identity: RootIdentity) -> tuple[str, RootIdentity]:
+    """The prefix in use: that of the environment, else the one that was last used in this store.
+
+    It is remembered, so that a shell or a node without the variable makes no second set of runs.
+    """
+    key, told = key_of(root, uri), os.environ.get(PREFIX)
+    held = identity.prefixes.get(key, "")
+    if told is None or checked_prefix(told) == held:
+        return held, identity
+    identity = identity.with_prefix(key, told)
+    identity.save(root)
+    return told, identity
 
 
 def artifact_root(root: Path, uri: str) -> Path | None:
@@ -136,23 +195,69 @@ def open_store(root: Path, uri: str | None = None, *, wait_seconds: float = 30.0
         StoreError: it cannot be reached, upgraded or written.
         LockedError: another process is creating it and does not end.
     """
-    chosen = tracking_uri(root, uri)
+    chosen = take_login(tracking_uri(root, uri))
     quiet_mlflow()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        prefix, identity = _prefix(root.resolve(), chosen, root_identity(root))
+    except OSError as error:
+        raise StoreError(f"cannot write into {root}: {error}; the store has to know which root it is of") from error
     file = database_file(chosen)
     if file is None:
-        return _open(root, chosen)
+        if is_postgres(chosen):
+            make_tables(chosen, str(artifact_root(root, chosen)), wait_seconds=wait_seconds)
+        return _open(root, chosen, prefix, identity)
     try:
         with locked(file.with_name(f"{file.name}.lock"), wait_seconds=wait_seconds):
-            return _open(root, chosen)
+            return _open(root, chosen, prefix, identity)
     except OSError as error:
         raise StoreError(f"cannot write beside {file}: {error}; LMK_STORE puts the database elsewhere") from error
 
 
-def _open(root: Path, uri: str) -> Store:
+def make_tables(uri: str, artifacts: str, *, wait_seconds: float = 30.0, upgrade: bool = False) -> None:
+    """Make MLflow's tables in a PostgreSQL database where they are missing, one process at a time.
+
+    Args:
+        artifacts: where MLflow puts artifacts of experiments that name no place.
+        upgrade: bring tables of an older MLflow to this one's; else they are an error. Back the database up first.
+
+    Raises:
+        StoreError: the database cannot be reached, or has the tables of another MLflow.
+        LockedError: another process is at it and does not end.
+    """
+    from mlflow.store.db.utils import _upgrade_db
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    try:
+        with alone_in(uri, wait_seconds=wait_seconds):
+            try:
+                SqlAlchemyStore(uri, artifacts)
+            except Exception as error:
+                if "out-of-date database schema" not in str(error):
+                    raise
+                if not upgrade:
+                    _upgrade(uri)
+                _upgrade_db(SqlAlchemyStore._engine_map[uri])
+                SqlAlchemyStore(uri, artifacts)
+    except WorkFailed:
+        raise
+    except Exception as error:
+        raise _unusable(uri, error) from error
+
+
+def _unusable(uri: str, error: Exception) -> StoreError:
+    address = without_credentials(uri)
+    return StoreError(
+        f"cannot use the MLflow store {address}: {explain(error, address, uri)}. Nothing is lost: the records are "
+        "complete, and `lmk sync` fills the gap later. Mend that, or point LMK_STORE at another store, or unset it for "
+        "the root's own database"
+    )
+
+
+def _open(root: Path, uri: str, prefix: str, identity: RootIdentity) -> Store:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
-    address = without_credentials(uri)
     try:
         warnings = _ready(root, uri)
         try:
@@ -164,17 +269,13 @@ def _open(root: Path, uri: str) -> Store:
             _upgrade(uri)
             client = MlflowClient(uri)
         artifacts = artifact_root(root, uri)
-        experiments = {kind: _experiment(client, EXPERIMENTS[kind], artifacts) for kind in KINDS}
-        return Store(uri, address, client, experiments, warnings)
+        names = {kind: f"{prefix}/{EXPERIMENTS[kind]}" if prefix else EXPERIMENTS[kind] for kind in KINDS}
+        experiments = {kind: _experiment(client, names[kind], artifacts) for kind in KINDS}
+        return Store(uri, without_credentials(uri), client, experiments, identity, warnings)
     except StoreError:
         raise
     except Exception as error:  # every driver has its own errors, and all mean the same here
-        reason = str(error).replace(uri, address).strip().partition("\n")[0]
-        raise StoreError(
-            f"cannot use the MLflow store {address}: {reason}. Nothing is lost: the records are complete, and "
-            "`lmk sync` fills the gap later. Start the server, or point LMK_STORE at another store, or unset it "
-            "for the root's own database"
-        ) from error
+        raise _unusable(uri, error) from error
 
 
 def _ready(root: Path, uri: str) -> tuple[str, ...]:

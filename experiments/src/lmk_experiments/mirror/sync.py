@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lmk_experiments.mirror.address import explain
+from lmk_experiments.mirror.adopt import adopt
 from lmk_experiments.mirror.lock import locked
-from lmk_experiments.mirror.marks import FILE, Marks
-from lmk_experiments.mirror.read import active_run, runs_of_root
+from lmk_experiments.mirror.marks import Marks
+from lmk_experiments.mirror.read import runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, Status, Wanted, places, wanted
 from lmk_experiments.mirror.writer import Writer, digest
-from lmk_experiments.records import Cell, GridRecord, load_grid, load_grids
+from lmk_experiments.records import GridRecord, load_grid, load_grids
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -95,7 +97,7 @@ def sync(
             raise
         place = without_credentials(tracking_uri(root, uri))
         raise StoreError(
-            f"sync to {place} stopped: {error}. The records are complete; run it again to go on"
+            f"sync to {place} stopped: {explain(error, place)}. The records are complete; run it again to go on"
         ) from error
 
 
@@ -108,9 +110,8 @@ class _Sync:
         self.writer = writer
         self.progress = progress
         self.report = SyncReport(store.address)
-        self.held = {kind: runs_of_root(store, root, kind) for kind in KINDS}
-        if not any(self.held.values()):
-            self._move_in()
+        self.held = {kind: runs_of_root(store, kind) for kind in KINDS}
+        adopt(root, store, writer, self.held)
 
     def run(self, every: list[GridRecord], chosen: list[GridRecord], table_text: TableText | None) -> SyncReport:
         # A cell may stand in grids that were not asked for: its tags name them too.
@@ -138,20 +139,6 @@ class _Sync:
             # One cell with a broken file does not keep the others from the store.
             self.writer.warnings.append(str(error))
             return None
-
-    def _move_in(self) -> None:
-        """Where a root was moved together with its own database, its runs take the new place's name."""
-        for folder in sorted(self.root.glob(f"*/*/{FILE}")):
-            run_id = Marks.load(Cell(folder.parent), self.store).run_id
-            run = None if run_id is None else active_run(self.store, run_id)
-            if run is None:
-                continue
-            before = Path(run.data.tags.get("lmk.root", str(self.root)))
-            for kind in KINDS:
-                for moved in runs_of_root(self.store, before, kind).values():
-                    self.writer.set_tags(moved, {"lmk.root": str(self.root)})
-                self.held[kind] = runs_of_root(self.store, self.root, kind)
-            return
 
     def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]]) -> None:
         before, kind = self.writer.writes, cell.place.kind
@@ -200,8 +187,9 @@ class _Sync:
             cells = [cell for cell in started if cell.place.kind == kind and grid.name in cell.place.grids]
             if not cells:
                 continue
-            tags = {"lmk.kind": "grid", "lmk.grid": grid.name, "lmk.root": str(self.root)}
+            tags = {"lmk.kind": "grid", "lmk.grid": grid.name}
             parent = next((run for run in self.held[kind].values() if tags.items() <= run.data.tags.items()), None)
+            tags["lmk.root"] = str(self.root)
             tags["lmk.title"] = tags["mlflow.note.content"] = grid.title or grid.name
             if parent is None:
                 start = min(cell.start for cell in cells)

@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.names import MAX_NAME, path_name
-from lmk_experiments.mirror.store import Store
+from lmk_experiments.mirror.store import ROOT_ID, Store
 from lmk_experiments.mirror.wanted import Status, Wanted, milliseconds
 
 if TYPE_CHECKING:
@@ -32,7 +33,12 @@ class Writer:
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str], start: int) -> Run:
         """A new run; whoever made it stays its user."""
-        own = {"lmk.user": self.user, "mlflow.user": self.user, "mlflow.source.name": "lmk sync"}
+        own = {
+            ROOT_ID: self.store.root.id,
+            "lmk.user": self.user,
+            "mlflow.user": self.user,
+            "mlflow.source.name": "lmk sync",
+        }
         self.writes += 1
         return self.store.client.create_run(experiment, start_time=start, tags={**own, **tags}, run_name=name)
 
@@ -69,7 +75,7 @@ class Writer:
         try:
             self.store.client.log_text(run.info.run_id, text, name)
         except Exception as error:  # noqa: BLE001  an artifact store may fail in any way of its own
-            reason = str(error).strip().partition("\n")[0]
+            reason = explain(error, self.store.address, self.store.uri)
             self.warnings.append(f"{name} of run {run.info.run_name} was not taken by the artifact store: {reason}")
             return False
         self.writes += 1
