@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import uuid
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,11 @@ from lmk_experiments.records.atomic import read_json, write_json
 from lmk_experiments.records.tickets import user_name
 
 FILE = "root.json"
+PREFIX = "LMK_EXPERIMENT_PREFIX"
+"""The variable with what the names of experiments begin with."""
+
+_PREFIX = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*", re.ASCII)
+_LONGEST_PREFIX = 100
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,37 @@ def root_identity(root: Path) -> RootIdentity:
     moved = replace(held, path=str(root))
     moved.save(root)
     return moved
+
+
+def checked_prefix(prefix: str) -> str:
+    """What the experiments' names begin with, before a slash; empty for nothing.
+
+    Raises:
+        ValueError: something else than words of letters, digits and ``_ . -``, with slashes between them.
+
+    >>> checked_prefix("group/ada")
+    'group/ada'
+    """
+    if prefix and (_PREFIX.fullmatch(prefix) is None or len(prefix) > _LONGEST_PREFIX):
+        raise ValueError(
+            f"{prefix!r} cannot begin the names of experiments ({PREFIX}, --experiment-prefix); valid: letters, digits "
+            f"and _ . -, words of them with / between, {_LONGEST_PREFIX} characters at most, such as group/ada"
+        )
+    return prefix
+
+
+def prefix_in_use(root: Path, key: str, identity: RootIdentity) -> tuple[str, RootIdentity]:
+    """The prefix in use in the store ``key``: that of the environment, else the one that was last used there.
+
+    It is remembered, so that a shell or a node without the variable makes no second set of runs.
+    """
+    told = os.environ.get(PREFIX)
+    held = identity.prefixes.get(key, "")
+    if told is None or checked_prefix(told) == held:
+        return held, identity
+    identity = identity.with_prefix(key, told)
+    identity.save(root)
+    return told, identity
 
 
 def _new(root: Path) -> RootIdentity:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmk_experiments.mirror.names import parse_score_name
 from lmk_experiments.mirror.address import explain
+from lmk_experiments.mirror.names import parse_score_name
 from lmk_experiments.mirror.store import ROOT_ID, Kind, Store, StoreError, open_store
 from lmk_experiments.records import GridRecord
 
@@ -38,7 +38,9 @@ def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None) -> dict
             if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
                 found[identity] = _scores(store, run)
     except (OSError, MlflowException, ValueError) as error:
-        raise StoreError(f"cannot read scores from {store.address}: {explain(error, store.address, store.uri)}") from error
+        raise StoreError(
+            f"cannot read scores from {store.address}: {explain(error, store.address, store.uri)}"
+        ) from error
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,10 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lmk_experiments.errors import WorkFailed
-from lmk_experiments.mirror.address import explain, is_postgres, take_login, with_driver, without_credentials
+from lmk_experiments.mirror.address import (
+    StoreError,
+    check_http,
+    explain,
+    is_postgres,
+    take_login,
+    with_driver,
+    without_credentials,
+)
 from lmk_experiments.mirror.address.postgres import alone_in
 from lmk_experiments.mirror.database import create, is_empty, mend
-from lmk_experiments.mirror.identity import RootIdentity, root_identity
+from lmk_experiments.mirror.identity import RootIdentity, prefix_in_use, root_identity
 from lmk_experiments.mirror.lock import locked
 
 if TYPE_CHECKING:
@@ -32,12 +39,8 @@ DATABASE = "mlflow.db"
 ARTIFACTS = "mlflow-artifacts"
 OWN = "sqlite:///<root>/mlflow.db"
 """How a root's own database is written down: it stays the same where the root is moved."""
-PREFIX = "LMK_EXPERIMENT_PREFIX"
-"""The variable with what the experiments' names begin with."""
 
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
-_PREFIX = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*", re.ASCII)
-_LONGEST_PREFIX = 100
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -46,10 +49,6 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
-
-
-class StoreError(WorkFailed):
-    """The store cannot be used; the message says why and what to do. The records are not touched."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def tracking_uri(root: Path, uri: str | None = None) -> str:
     chosen = with_driver(chosen)
     scheme = chosen.partition("://")[0].partition("+")[0] if "://" in chosen else ""
     if scheme.startswith("http"):
-        _check_http(chosen)
+        check_http(chosen)
     if scheme not in _SCHEMES:
         raise StoreError(
             f"{without_credentials(chosen)!r} is not a store that MLflow can write to (folders of files are in "
@@ -104,57 +103,9 @@ def tracking_uri(root: Path, uri: str | None = None) -> str:
     return chosen
 
 
-def _check_http(uri: str) -> None:
-    """A password whose special characters are not encoded would be taken for something else, and be quoted."""
-    place = uri.partition("://")[2]
-    host = re.split(r"[/?#]", place, maxsplit=1)[0]
-    if "@" in place[len(host) :] or place.count("@") > 1:
-        raise StoreError(
-            f"the address of the store at {without_credentials(uri)} has an @ where none belongs: write the password's "
-            "special characters encoded (/ is %2F, @ is %40, # is %23, ? is %3F), or set MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD and leave them out of the address"
-        )
-    if "?" in place or "#" in place:
-        raise StoreError(
-            f"the address of the store at {without_credentials(uri)} goes on after a ? or #, and MLflow's cannot; a "
-            "token belongs into MLFLOW_TRACKING_TOKEN"
-        )
-
-
 def key_of(root: Path, uri: str) -> str:
     """How a store is written down in files of the root: its address without credentials."""
     return OWN if uri == default_uri(root) else without_credentials(uri)
-
-
-def checked_prefix(prefix: str) -> str:
-    """What the experiments' names begin with, before a slash; empty for nothing.
-
-    Raises:
-        ValueError: something else than words of letters, digits and ``_ . -``, with slashes between them.
-
-    >>> checked_prefix("group/ada")
-    'group/ada'
-    """
-    if prefix and (_PREFIX.fullmatch(prefix) is None or len(prefix) > _LONGEST_PREFIX):
-        raise ValueError(
-            f"{prefix!r} cannot begin the names of experiments ({PREFIX}, --experiment-prefix); valid: letters, digits "
-            f"and _ . -, words of them with / between, {_LONGEST_PREFIX} characters at most, such as group/ada"
-        )
-    return prefix
-
-
-def _prefix(root: Path, uri: str, identity: RootIdentity) -> tuple[str, RootIdentity]:
-    """The prefix in use: that of the environment, else the one that was last used in this store.
-
-    It is remembered, so that a shell or a node without the variable makes no second set of runs.
-    """
-    key, told = key_of(root, uri), os.environ.get(PREFIX)
-    held = identity.prefixes.get(key, "")
-    if told is None or checked_prefix(told) == held:
-        return held, identity
-    identity = identity.with_prefix(key, told)
-    identity.save(root)
-    return told, identity
 
 
 def artifact_root(root: Path, uri: str) -> Path | None:
@@ -199,7 +150,8 @@ def open_store(root: Path, uri: str | None = None, *, wait_seconds: float = 30.0
     quiet_mlflow()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        prefix, identity = _prefix(root.resolve(), chosen, root_identity(root))
+        identity = root_identity(root)
+        prefix, identity = prefix_in_use(root.resolve(), key_of(root, chosen), identity)
     except OSError as error:
         raise StoreError(f"cannot write into {root}: {error}; the store has to know which root it is of") from error
     file = database_file(chosen)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, MutableMapping
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus, urlencode
 
-USERNAME, PASSWORD, TOKEN = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"  # noqa: S105
+USERNAME, PASSWORD, TOKEN = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"
 """MLflow's own variables; its file ``~/.mlflow/credentials`` has the first two."""
 
 HIDDEN = "***"

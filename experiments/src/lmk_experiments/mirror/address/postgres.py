@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator
 from importlib.util import find_spec
 
-from lmk_experiments.errors import WorkFailed
+from lmk_experiments.mirror.address.trouble import StoreError
 
 EXTRA = "lmk-experiments[postgresql]"
 _DRIVERS = ("psycopg", "psycopg2")
@@ -26,14 +26,14 @@ def with_driver(uri: str) -> str:
     An address that names its driver is left as it is.
 
     Raises:
-        WorkFailed: no driver is installed.
+        StoreError: no driver is installed.
     """
     scheme, separator, rest = uri.partition("://")
     if scheme not in ("postgresql", "postgres"):
         return uri
     driver = next((name for name in _DRIVERS if find_spec(name) is not None), None)
     if driver is None:
-        raise WorkFailed(f"PostgreSQL needs a driver, and none is installed: pip install '{EXTRA}'")
+        raise StoreError(f"PostgreSQL needs a driver, and none is installed: pip install '{EXTRA}'")
     return f"postgresql+{driver}{separator}{rest}"
 
 
@@ -45,10 +45,12 @@ def alone_in(uri: str, *, wait_seconds: float) -> Generator[None]:
     that it also holds through a pooler of connections, and is gone with the process.
 
     Raises:
-        WorkFailed: another process holds it for longer than ``wait_seconds``.
+        StoreError: another process holds it for longer than ``wait_seconds``.
         Exception: whatever the driver raises where the database cannot be reached.
     """
     import sqlalchemy
+    import sqlalchemy.exc
+    import sqlalchemy.pool
 
     # MLflow tries to connect for most of an hour before it says that there is nobody.
     engine = sqlalchemy.create_engine(
@@ -61,7 +63,7 @@ def alone_in(uri: str, *, wait_seconds: float) -> Generator[None]:
         except sqlalchemy.exc.OperationalError as error:
             if "lock timeout" not in str(error):
                 raise
-            raise WorkFailed(
+            raise StoreError(
                 f"another process has been making or upgrading the tables for {wait_seconds:.0f} seconds; try again"
             ) from None
         yield

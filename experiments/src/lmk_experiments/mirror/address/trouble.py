@@ -7,13 +7,40 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from lmk_experiments.mirror.address.credentials import scrub
+from lmk_experiments.errors import WorkFailed
+from lmk_experiments.mirror.address.credentials import scrub, without_credentials
+
+
+class StoreError(WorkFailed):
+    """The store cannot be used; the message says why and what to do. The records are not touched."""
+
 
 _LONGEST = 300
 LOGIN = (
     "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or MLFLOW_TRACKING_TOKEN), or write them into "
     "~/.mlflow/credentials"
 )
+
+
+def check_http(uri: str) -> None:
+    """A password whose special characters are not encoded would be taken for something else, and be quoted.
+
+    Raises:
+        StoreError: the address is not one that MLflow's clients can use.
+    """
+    place = uri.partition("://")[2]
+    host = re.split(r"[/?#]", place, maxsplit=1)[0]
+    if "@" in place[len(host) :] or place.count("@") > 1:
+        raise StoreError(
+            f"the address of the store at {without_credentials(uri)} has an @ where none belongs: write the password's "
+            "special characters encoded (/ is %2F, @ is %40, # is %23, ? is %3F), or set MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD and leave them out of the address"
+        )
+    if "?" in place or "#" in place:
+        raise StoreError(
+            f"the address of the store at {without_credentials(uri)} goes on after a ? or #, and MLflow's cannot; a "
+            "token belongs into MLFLOW_TRACKING_TOKEN"
+        )
 
 
 def explain(error: BaseException, address: str, *uris: str) -> str:
@@ -43,11 +70,11 @@ def _wrong_host(address: str, _: str) -> str:
     )
 
 
-def _no_login(address: str, _: str) -> str:
+def _no_login(_address: str, _: str) -> str:
     return f"it wants a login, or does not take the one it got (401): {LOGIN}"
 
 
-def _not_allowed(address: str, text: str) -> str:
+def _not_allowed(_address: str, _: str) -> str:
     return (
         "you are logged in, and may not write there (403): its experiments are somebody else's. Give yours names of "
         "their own (LMK_EXPERIMENT_PREFIX=my-group), or ask whoever looks after the server for the permission EDIT"
@@ -95,7 +122,7 @@ def _unreachable(address: str, text: str) -> str:
     return f"{reason}{f' (through the proxy of {proxy}; no_proxy leaves hosts out)' if proxy else ''}"
 
 
-def _password(address: str, text: str) -> str:
+def _password(_address: str, text: str) -> str:
     return f"PostgreSQL does not take the login: {_first_line(text)}; PGPASSWORD or ~/.pgpass holds a password too"
 
 
@@ -106,7 +133,10 @@ _CURES: tuple[tuple[re.Pattern[str], Callable[[str, str], str]], ...] = (
     (re.compile(r"HTTP request was sent to (an )?HTTPS|Client sent an HTTP request to an HTTPS"), _needs_tls),
     (re.compile(r"ProxyError|error code 407|Tunnel connection failed"), _proxy),
     (re.compile(r"SSLError|CERTIFICATE_VERIFY_FAILED|SSLCert|WRONG_VERSION_NUMBER|certificate verify"), _tls),
-    (re.compile(r"password authentication failed|no password supplied|no pg_hba.conf entry|role .* does not"), _password),
+    (
+        re.compile(r"password authentication failed|no password supplied|no pg_hba.conf entry|role .* does not"),
+        _password,
+    ),
     (
         re.compile(
             r"Max retries exceeded|NameResolution|Connection refused|timed out|ConnectionError|Connection reset"
