@@ -152,7 +152,7 @@ class Team:
 def team(cluster: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Generator[Team]:
     """A server with a login, that listens everywhere."""
     os.environ["MLFLOW_AUTH_ADMIN_PASSWORD"] = ADMIN
-    server = Team(cluster, tmp_path_factory.mktemp("team"), "--host", "0.0.0.0", "--auth")  # noqa: S104
+    server = Team(cluster, tmp_path_factory.mktemp("team"), "--host", "0.0.0.0", "--auth")
     del os.environ["MLFLOW_AUTH_ADMIN_PASSWORD"]
     try:
         server.wait()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmk_experiments.mirror.marks import FILE, Marks
-from lmk_experiments.mirror.read import active_run, runs_of_path, runs_of_root
+from lmk_experiments.mirror.read import active_run, runs_of_root, runs_with
 from lmk_experiments.mirror.store import KINDS, OWN, ROOT_ID, Kind, Store, key_of
 from lmk_experiments.mirror.writer import Writer
 from lmk_experiments.records import Cell
@@ -32,7 +32,7 @@ def adopt(root: Path, store: Store, writer: Writer, held: dict[Kind, dict[str, R
     if not store.root.adopts or key in store.root.adopted:
         return
     for kind in KINDS:
-        for run in runs_of_path(store, str(root), kind).values():
+        for run in runs_with(store, kind, {"lmk.root": str(root)}).values():
             if ROOT_ID not in run.data.tags and _is_here(root, run):
                 writer.set_tags(run, {ROOT_ID: store.root.id})
         held[kind] = runs_of_root(store, kind)
@@ -55,7 +55,7 @@ def _take_over(root: Path, store: Store, writer: Writer, held: dict[Kind, dict[s
             continue
         before, path = run.data.tags.get(ROOT_ID), run.data.tags.get("lmk.root", str(root))
         for kind in KINDS:
-            for moved in runs_of_path(store, path, kind).values():
+            for moved in runs_with(store, kind, {"lmk.root": path}).values():
                 if moved.data.tags.get(ROOT_ID) == before:
                     writer.set_tags(moved, {ROOT_ID: store.root.id, "lmk.root": str(root)})
             held[kind] = runs_of_root(store, kind)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lmk_experiments.mirror.curves import Curve
 from lmk_experiments.mirror.store import OWN, Store, key_of
 from lmk_experiments.records import Cell, read_json, write_json
 
@@ -21,8 +22,8 @@ class Marks:
     Attributes:
         store: the store's address without credentials; a root's own database is named relative to the root, so that
             a root that is moved keeps its runs.
-        curves: ``{"read": [size, mtime_ns], "steps": {metric: last step}}`` of ``metrics.jsonl``, or ``None`` where
-            writing it may have been cut short, so that the store has to be asked.
+        curves: file to ``{"offset", "lines", "steps": {metric: last step}}``; nothing of a file whose writing may have
+            been cut short, so that the store has to be asked.
         root: the root's identity.
         artifacts: file name to the digest of what was uploaded.
     """
@@ -31,7 +32,7 @@ class Marks:
     store: str
     root: str
     run_id: str | None = None
-    curves: dict[str, Any] | None = None
+    curves: dict[str, Curve] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -54,7 +55,7 @@ class Marks:
             return marks
         try:
             run_id, written = value["run_id"], value["written"]
-            marks.curves, marks.artifacts = written["curves"], dict(written["artifacts"])
+            marks.curves, marks.artifacts = _curves(written["curves"]), dict(written["artifacts"])
         except (KeyError, TypeError, ValueError):
             marks.forget()
             return marks
@@ -68,4 +69,14 @@ class Marks:
 
     def forget(self) -> None:
         """Nothing is known of the run any more."""
-        self.run_id, self.curves, self.artifacts = None, None, {}
+        self.run_id, self.curves, self.artifacts = None, {}, {}
+
+
+def _curves(value: Any) -> dict[str, Curve]:
+    """As they were saved; one of another shape, such as an older version's, is not known."""
+    found = value if isinstance(value, dict) else {}
+    return {
+        file: one
+        for file, one in found.items()
+        if isinstance(one, dict) and one.keys() >= {"offset", "lines", "steps"} and isinstance(one["steps"], dict)
+    }

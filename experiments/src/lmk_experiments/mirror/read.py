@@ -46,27 +46,28 @@ def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None) -> dict
 
 def runs_of_root(store: Store, kind: Kind) -> dict[str, Run]:
     """All runs of the store's root in one experiment, by id, oldest first."""
-    return _runs_with(store, kind, ROOT_ID, store.root.id)
+    return runs_with(store, kind, {ROOT_ID: store.root.id})
 
 
-def runs_of_path(store: Store, path: str, kind: Kind) -> dict[str, Run]:
-    """All runs that name this path as their root's, in one experiment, by id, oldest first."""
-    return _runs_with(store, kind, "lmk.root", path)
-
-
-def _runs_with(store: Store, kind: Kind, tag: str, text: str) -> dict[str, Run]:
+def runs_with(store: Store, kind: Kind, tags: Mapping[str, str]) -> dict[str, Run]:
+    """All runs with these tags in one experiment, by id, oldest first."""
     token = None
-    quote = '"' if "'" in text else "'"
-    only = "" if quote in text else f"tags.`{tag}` = {quote}{text}{quote}"
+    # A value with both kinds of quotes cannot be said in a filter, so everything is looked through below.
+    asked = " and ".join(filter(None, (_filter(name, value) for name, value in tags.items())))
     runs: dict[str, Run] = {}
     while True:
         page = store.client.search_runs(
-            [store.experiments[kind]], only, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+            [store.experiments[kind]], asked, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
         )
-        runs.update({run.info.run_id: run for run in page if run.data.tags.get(tag) == text})
+        runs.update({run.info.run_id: run for run in page if tags.items() <= run.data.tags.items()})
         token = page.token
         if not token:
             return runs
+
+
+def _filter(name: str, value: str) -> str:
+    quote = '"' if "'" in value else "'"
+    return "" if quote in value else f"tags.`{name}` = {quote}{value}{quote}"
 
 
 def active_run(store: Store, run_id: str) -> Run | None:

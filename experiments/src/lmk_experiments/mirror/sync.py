@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.adopt import adopt
-from lmk_experiments.mirror.lock import locked
+from lmk_experiments.mirror.cells import PARENT, write_cell
+from lmk_experiments.mirror.lock import LockedError, locked
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.read import runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, Status, Wanted, places, wanted
 from lmk_experiments.mirror.writer import Writer, digest
 from lmk_experiments.records import GridRecord, load_grid, load_grids
+from lmk_experiments.records.tickets import user_name
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 LOCK = "mlflow-sync.lock"
 TableText = Callable[[GridRecord], str | Mapping[str, str]]
 """Makes a grid's table: its Markdown, or the texts of several files by their names."""
-PARENT = "mlflow.parentRunId"
 
 
 @dataclass
@@ -86,7 +86,7 @@ def sync(
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            work = _Sync(root, store, Writer(store, user or getpass.getuser()), progress or (lambda _: None))
+            work = _Sync(root, store, Writer(store, user or user_name()), progress or (lambda _: None), wait_seconds)
             work.writer.warnings += unreadable
             return work.run(every, chosen, table_text)
     except StoreError:
@@ -104,7 +104,10 @@ def sync(
 class _Sync:
     """One pass over the cells of some grids."""
 
-    def __init__(self, root: Path, store: Store, writer: Writer, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Path, store: Store, writer: Writer, progress: Callable[[str], None], wait_seconds: float
+    ) -> None:
+        self.wait_seconds = wait_seconds
         self.root = root
         self.store = store
         self.writer = writer
@@ -142,20 +145,20 @@ class _Sync:
 
     def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]]) -> None:
         before, kind = self.writer.writes, cell.place.kind
-        marks = Marks.load(cell.cell, self.store)
-        run = self._find(cell.place, marks)
+        known = self._find(cell.place, Marks.load(cell.cell, self.store))
         # A cell of several grids has one parent; the one that it has got stays.
         possible = [parents[name][kind].info.run_id for name in sorted(cell.place.grids) if name in parents]
-        held = run.data.tags.get(PARENT) if run is not None else None
-        tags = {**cell.tags, PARENT: held if held in self._parent_ids(kind, cell.place) else possible[0]}
-        fresh = run is None
-        if run is None:
-            run = self.writer.create(self.store.experiments[kind], cell.place.title, tags, cell.start)
-        if marks.run_id != run.info.run_id:
-            marks.forget()
-            marks.run_id = run.info.run_id
-            marks.save()
-        self.writer.update(cell, run, marks, tags, fresh=fresh)
+        valid = self._parent_ids(kind, cell.place)
+
+        def parent(run: Run | None) -> str:
+            held = run.data.tags.get(PARENT) if run is not None else None
+            return held if held in valid else possible[0]
+
+        try:
+            fresh = write_cell(self.writer, cell, known, parent, wait_seconds=self.wait_seconds)
+        except LockedError as error:
+            self.writer.warnings.append(f"left for the next sync: {error}")
+            fresh = False
         changed = self.writer.writes > before
         self.report.created += fresh
         self.report.updated += changed and not fresh

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from lmk_experiments.mirror.address import explain
+from lmk_experiments.mirror.curves import FILES, is_read, pieces, points
 from lmk_experiments.mirror.marks import Marks
-from lmk_experiments.mirror.names import MAX_NAME, path_name
 from lmk_experiments.mirror.store import ROOT_ID, Store
 from lmk_experiments.mirror.wanted import Status, Wanted, milliseconds
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 _METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
+_MOST_REFUSALS = 3
+"""In a row; then the artifact store is left alone, so that one that answers late does not hold everything up."""
 
 
 class Writer:
@@ -30,6 +32,8 @@ class Writer:
         self.writes = 0
         """Calls that changed the store."""
         self.warnings: list[str] = []
+        self.refusals = 0
+        """Artifacts in a row that the store did not take."""
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str], start: int) -> Run:
         """A new run; whoever made it stays its user."""
@@ -44,26 +48,37 @@ class Writer:
 
     def update(self, wanted: Wanted, run: Run, marks: Marks, tags: Mapping[str, str], *, fresh: bool) -> None:
         """Bring ``run`` to ``wanted``, its status last. ``fresh``: it was created just now and holds no curves."""
-        params = {key: text for key, text in wanted.params.items() if key not in run.data.params}
         self._batches(
             run.info.run_id,
-            params=params,
+            params=_missing(wanted, run),
             tags=_differing(tags, run.data.tags),
             metrics=self._scores(wanted, run),
         )
-        if wanted.place.kind == "training":
-            self._curves(wanted, run, marks, fresh=fresh)
+        for file in _files(wanted):
+            self._curves(file, wanted, run, marks, fresh=fresh)
         self._artifacts(wanted, run, marks)
         self.finish(run, wanted.status, wanted.end)
 
+    def settled(self, wanted: Wanted, run: Run, marks: Marks, tags: Mapping[str, str]) -> bool:
+        """Whether ``update`` would write nothing."""
+        return (
+            marks.run_id == run.info.run_id
+            and not _missing(wanted, run)
+            and not _differing(tags, run.data.tags)
+            and not self._scores(wanted, run)
+            and all(is_read(wanted.cell.folder / file, marks.curves.get(file)) for file in _files(wanted))
+            and not _unknown(wanted.artifacts, marks)
+            and _is_finished(run, wanted.status, wanted.end)
+        )
+
     def finish(self, run: Run, status: Status, end: int | None) -> None:
         """Set status and end from the records; what MLflow says of itself is no evidence."""
+        if _is_finished(run, status, end):
+            return
+        self.writes += 1
         if status in ("RUNNING", "SCHEDULED"):
-            if run.info.status != status:
-                self.writes += 1
-                self.store.client.update_run(run.info.run_id, status=status)
-        elif run.info.status != status or (end is not None and run.info.end_time != end):
-            self.writes += 1
+            self.store.client.update_run(run.info.run_id, status=status)
+        else:
             self.store.client.set_terminated(run.info.run_id, status, end)
 
     def set_tags(self, run: Run, tags: Mapping[str, str]) -> None:
@@ -71,13 +86,17 @@ class Writer:
         self._batches(run.info.run_id, tags=_differing(tags, run.data.tags))
 
     def upload(self, run: Run, name: str, text: str) -> bool:
-        """Write an artifact; a refusal is a warning, since the records hold the same."""
+        """Write an artifact; a refusal is a warning, since the records hold the same and the next sync tries again."""
+        if self.refusals >= _MOST_REFUSALS:
+            return False
         try:
             self.store.client.log_text(run.info.run_id, text, name)
         except Exception as error:  # noqa: BLE001  an artifact store may fail in any way of its own
-            reason = explain(error, self.store.address, self.store.uri)
-            self.warnings.append(f"{name} of run {run.info.run_name} was not taken by the artifact store: {reason}")
+            self.refusals += 1
+            if self.refusals in (1, _MOST_REFUSALS):
+                self.warnings.append(self._refused(name, run, explain(error, self.store.address, self.store.uri)))
             return False
+        self.refusals = 0
         self.writes += 1
         return True
 
@@ -91,43 +110,49 @@ class Writer:
             if not (name in held and (held[name] == value or (math.isnan(held[name]) and math.isnan(value))))
         ]
 
-    def _curves(self, wanted: Wanted, run: Run, marks: Marks, *, fresh: bool) -> None:
-        """Append the points of steps that the run has not got yet.
+    def _refused(self, name: str, run: Run, reason: str) -> str:
+        if self.refusals > 1:
+            return f"the artifact store has refused {self.refusals} files in a row, so no more are tried now"
+        return (
+            f"{name} of run {run.info.run_name} was not taken by the artifact store: {reason}. The records hold "
+            "it, and the next sync tries again"
+        )
 
-        A step that the run has got stays as it is, also when the records tell it anew: a run that was stopped and
-        resumed repeats some steps, and its curve must not show them twice.
-        """
-        file = wanted.cell.folder / "metrics.jsonl"
-        if not file.exists():
+    def _curves(self, file: str, wanted: Wanted, run: Run, marks: Marks, *, fresh: bool) -> None:
+        """Append the points of steps that the run has not got yet, as they are in a file of the cell."""
+        path, curve = wanted.cell.folder / file, marks.curves.get(file)
+        if is_read(path, curve):
             return
-        read = [file.stat().st_size, file.stat().st_mtime_ns]
-        if marks.curves is not None and marks.curves["read"] == read:
-            return
-        lines = wanted.cell.metrics()
-        self.warnings += wanted.cell.wrong_metrics()
-        last: dict[str, int] = {}
-        if marks.curves is not None:
-            last.update(marks.curves["steps"])
-        elif not fresh:
-            last.update(self._steps_held(run))
-        points = _new_points(lines, last)
-        if points:
-            marks.curves = None
+        last = {} if curve is None else dict(curve["steps"])
+        if curve is None and not fresh:
+            last = self._steps_held(run, FILES[file])
+        for piece in pieces(path, curve):
+            self.warnings += piece.wrong
+            if new := points(piece, FILES[file], last):
+                if marks.curves.pop(file, None) is not None:
+                    marks.save()
+                self._points(run.info.run_id, new)
+            for name, _, _, step in new:
+                last[name] = max(last.get(name, step), step)
+            marks.curves[file] = {"offset": piece.offset, "lines": piece.count, "steps": last}
             marks.save()
-            self._batches(run.info.run_id, metrics=points)
-        for point in points:
-            last[point.key] = max(last.get(point.key, point.step), point.step)
-        marks.curves = {"read": read, "steps": last}
-        marks.save()
 
-    def _steps_held(self, run: Run) -> dict[str, int]:
+    def _points(self, run_id: str, new: Sequence[tuple[str, float, float, int]]) -> None:
+        from mlflow.entities import Metric
+
+        self._batches(
+            run_id, metrics=[Metric(name, value, milliseconds(time), step) for name, value, time, step in new]
+        )
+
+    def _steps_held(self, run: Run, prefix: str) -> dict[str, int]:
         """The last step of each curve in the store, asked of the store itself."""
         history = self.store.client.get_metric_history
-        return {name: max(point.step for point in history(run.info.run_id, name)) for name in run.data.metrics}
+        names = [name for name in run.data.metrics if name.startswith(prefix)]
+        return {name: max(point.step for point in history(run.info.run_id, name)) for name in names}
 
     def _artifacts(self, wanted: Wanted, run: Run, marks: Marks) -> None:
-        for name, text in wanted.artifacts.items():
-            if marks.artifacts.get(name) != digest(text) and self.upload(run, name, text):
+        for name, text in _unknown(wanted.artifacts, marks).items():
+            if self.upload(run, name, text):
                 marks.artifacts[name] = digest(text)
                 marks.save()
 
@@ -159,15 +184,24 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _new_points(lines: Sequence[Mapping[str, Any]], last: Mapping[str, int]) -> list[Metric]:
-    from mlflow.entities import Metric
+def _files(wanted: Wanted) -> list[str]:
+    """The files of a cell that become curves; the metrics of an evaluation are its scores."""
+    return [file for file in FILES if file != "metrics.jsonl" or wanted.place.kind == "training"]
 
-    return [
-        Metric(name, float(value), milliseconds(line["time"]), line["step"])
-        for line in lines
-        for name, value in ((path_name(name)[:MAX_NAME], value) for name, value in line["values"].items())
-        if name not in last or line["step"] > last[name]
-    ]
+
+def _missing(wanted: Wanted, run: Run) -> dict[str, str]:
+    """The parameters that a run has not got. One that it has got can never change."""
+    return {key: text for key, text in wanted.params.items() if key not in run.data.params}
+
+
+def _unknown(artifacts: Mapping[str, str], marks: Marks) -> dict[str, str]:
+    return {name: text for name, text in artifacts.items() if marks.artifacts.get(name) != digest(text)}
+
+
+def _is_finished(run: Run, status: Status, end: int | None) -> bool:
+    if status in ("RUNNING", "SCHEDULED"):
+        return run.info.status == status
+    return run.info.status == status and (end is None or run.info.end_time == end)
 
 
 def _differing(wanted: Mapping[str, str], held: Mapping[str, str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ def login_settings(
     """The environment of a server with a login, and what the person who starts it has to know.
 
     Accounts are in ``users.db`` in ``folder``; MLflow keeps hashes of passwords there. The first start makes the
-    administrator, whose password is that of the environment, or is drawn and written to a file that only this user reads.
+    administrator: the password is that of the environment, or is drawn and written to a file that only this user reads.
 
     Raises:
         ServeError: a package is missing, or the password is a well-known or a short one.
