@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.adopt import adopt
-from lmk_experiments.mirror.cells import PARENT, write_cell
+from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
 from lmk_experiments.mirror.lock import LockedError, locked
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.read import runs_of_root
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 LOCK = "mlflow-sync.lock"
+_THREADS = 8
+"""Cells that are written at once to a server, which has processes and a network between."""
 TableText = Callable[[GridRecord], str | Mapping[str, str]]
 """Makes a grid's table: its Markdown, or the texts of several files by their names."""
 
@@ -124,8 +127,7 @@ class _Sync:
         started = [cell for cell in cells.values() if cell is not None]
         self.report.waiting = len(cells) - len(started)
         parents = {grid.name: self._parents(grid, started) for grid in chosen}
-        for cell in started:
-            self._cell(cell, parents)
+        self._cells(started, parents)
         for grid in chosen:
             members = [cell for place, cell in zip(found, cells.values(), strict=True) if grid.name in place.grids]
             for kind, parent in parents[grid.name].items():
@@ -143,45 +145,47 @@ class _Sync:
             self.writer.warnings.append(str(error))
             return None
 
-    def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]]) -> None:
-        before, kind = self.writer.writes, cell.place.kind
-        known = self._find(cell.place, Marks.load(cell.cell, self.store))
+    def _cells(self, started: list[Wanted], parents: dict[str, dict[Kind, Run]]) -> None:
+        """Every cell, several at once where a server answers; reported in the order of the grids."""
+        held = _Held(self.held)
+        threads = _THREADS if is_shared(self.store) else 1
+        with ThreadPoolExecutor(threads, thread_name_prefix="sync") as pool:
+            futures = [pool.submit(self._cell, cell, parents, held) for cell in started]
+            try:
+                for cell, future in zip(started, futures, strict=True):
+                    self._count(cell, *future.result())
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]], held: _Held) -> tuple[bool, Writer]:
+        """Bring one cell's run up to date: whether it is new, and what wrote it."""
+        kind, writer = cell.place.kind, self.writer.another()
+        known, others = held.find(cell.place, Marks.load(cell.cell, self.store))
+        if others:
+            writer.warnings.append(f"cell {cell.place.id} has {others + 1} runs in {self.store.address}; one is used")
         # A cell of several grids has one parent; the one that it has got stays.
         possible = [parents[name][kind].info.run_id for name in sorted(cell.place.grids) if name in parents]
-        valid = self._parent_ids(kind, cell.place)
+        valid = held.parents(cell.place)
 
         def parent(run: Run | None) -> str:
-            held = run.data.tags.get(PARENT) if run is not None else None
-            return held if held in valid else possible[0]
+            own = run.data.tags.get(PARENT) if run is not None else None
+            return own if own in valid else possible[0]
 
         try:
-            fresh = write_cell(self.writer, cell, known, parent, wait_seconds=self.wait_seconds)
+            return write_cell(writer, cell, known, parent, wait_seconds=self.wait_seconds), writer
         except LockedError as error:
-            self.writer.warnings.append(f"left for the next sync: {error}")
-            fresh = False
-        changed = self.writer.writes > before
+            writer.warnings.append(f"left for the next sync: {error}")
+            return False, writer
+
+    def _count(self, cell: Wanted, fresh: bool, writer: Writer) -> None:
+        self.writer.add(writer)
+        changed = writer.writes > 0
         self.report.created += fresh
         self.report.updated += changed and not fresh
         self.report.unchanged += not changed
         if changed:
             self.progress(f"{'created' if fresh else 'updated'} {cell.place.title}: {cell.status.lower()}")
-
-    def _find(self, place: Place, marks: Marks) -> Run | None:
-        """The run of a cell: the one remembered, else the oldest one with its tags."""
-        runs = self.held[place.kind]
-        if marks.run_id in runs:
-            return runs[marks.run_id]
-        found = [run for run in runs.values() if run.data.tags.get("lmk.cell") == place.id]
-        if len(found) > 1:
-            self.writer.warnings.append(f"cell {place.id} has {len(found)} runs in {self.store.address}; one is used")
-        return found[0] if found else None
-
-    def _parent_ids(self, kind: Kind, place: Place) -> set[str]:
-        return {
-            run.info.run_id
-            for run in self.held[kind].values()
-            if run.data.tags.get("lmk.kind") == "grid" and run.data.tags.get("lmk.grid") in place.grids
-        }
 
     def _parents(self, grid: GridRecord, started: list[Wanted]) -> dict[Kind, Run]:
         """The grid's parent run in each experiment where one of its cells was started."""
@@ -226,3 +230,30 @@ class _Sync:
             taken = [self.writer.upload(parent, name, content) for name, content in files.items()]
             if all(taken):
                 self.writer.set_tags(parent, {"lmk.table": mark})
+
+
+class _Held:
+    """The runs that a store had when a sync began, by what is asked of them."""
+
+    def __init__(self, runs: Mapping[Kind, Mapping[str, Run]]) -> None:
+        self.runs = runs
+        self.of_cell: dict[tuple[Kind, str], list[Run]] = {}
+        self.of_grid: dict[tuple[Kind, str], list[str]] = {}
+        for kind, some in runs.items():
+            for run in some.values():
+                tags = run.data.tags
+                self.of_cell.setdefault((kind, tags.get("lmk.cell", "")), []).append(run)
+                if tags.get("lmk.kind") == "grid":
+                    self.of_grid.setdefault((kind, tags.get("lmk.grid", "")), []).append(run.info.run_id)
+
+    def find(self, place: Place, marks: Marks) -> tuple[Run | None, int]:
+        """The run of a cell: the one remembered, else the oldest one with its tags; and how many more there are."""
+        marked = None if marks.run_id is None else self.runs[place.kind].get(marks.run_id)
+        if marked is not None:
+            return marked, 0
+        found = self.of_cell.get((place.kind, place.id), [])
+        return (found[0], len(found) - 1) if found else (None, 0)
+
+    def parents(self, place: Place) -> set[str]:
+        """The ids of the runs of grids that a cell is in."""
+        return {run_id for grid in place.grids for run_id in self.of_grid.get((place.kind, grid), ())}
