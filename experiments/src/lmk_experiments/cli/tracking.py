@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmk_experiments.cli.options import DEFAULT_ROOT, RootOption, StoreOption, real_root
+from lmk_experiments.cli.options import DEFAULT_ROOT, PrefixOption, RootOption, StoreOption, real_root
 
 if TYPE_CHECKING:
     from lmk_experiments.serving import ServerCommand
@@ -26,6 +26,7 @@ def sync(
     root: RootOption = DEFAULT_ROOT,
     store: StoreOption = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep at it, every ten seconds, until interrupted.")] = False,
+    prefix: PrefixOption = None,  # noqa: ARG001 - its callback uses it
 ) -> None:
     """Write to MLflow what the records hold and MLflow does not. A second call changes nothing."""
     import time
@@ -78,7 +79,7 @@ def team_server(
         typer.Option("--allow-host", metavar="NAME", help="A further name that machines call this one by. Repeatable."),
     ] = None,
     auth: Annotated[
-        bool, typer.Option("--auth", help="Ask for user and password (MLflow's own login; needs mlflow[auth]).")
+        bool, typer.Option("--auth", help="Ask for user and password (MLflow's own login; needs Flask-WTF).")
     ] = False,
     admin: Annotated[str, typer.Option(metavar="NAME", help="With --auth: who adds users, at URL/signup.")] = "admin",
     permission: Annotated[
@@ -96,17 +97,14 @@ def team_server(
 ) -> None:
     """Run a team's MLflow server, until interrupted: on a login node, or wherever nodes reach it by name.
 
-    The database is named by MLflow's own variable, which shows in no list of processes:
+    Its database is named by MLFLOW_BACKEND_STORE_URI=postgresql://USER@HOST/NAME, its password by PGPASSWORD or
+    ~/.pgpass: neither shows in a list of processes. Without them it keeps an SQLite file, enough for a few people.
 
-    MLFLOW_BACKEND_STORE_URI=postgresql://USER@HOST/NAME lmk serve --host 0.0.0.0 --auth
+    Everyone else sets LMK_STORE=http://THIS-HOST:5000, and with --auth MLFLOW_TRACKING_USERNAME and
+    MLFLOW_TRACKING_PASSWORD. Artifacts go through the server: nodes need no shared disk.
 
-    (the password in PGPASSWORD or ~/.pgpass). Without it the server keeps an SQLite file in --folder, which is enough
-    for a few people. Everyone else then sets LMK_STORE=http://THIS-HOST:5000, and with --auth
-    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD. Artifacts go through the server: nodes need no shared disk.
-
-    What `mlflow server` alone does not do: it lets this machine's names in (else every page is refused with 403, while
-    /health says 200), starts no job runners, makes the tables before any worker starts, and asks itself by its names
-    whether it can be used.
+    Unlike `mlflow server` alone, it lets this machine's names in (else every page says 403 while /health says 200),
+    starts no job runners, makes its tables first, and asks itself by its names whether it can be used.
     """
     from lmk_experiments.mirror import serve
     from lmk_experiments.serving import server_command

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 from collections.abc import Callable
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from lmk_experiments.errors import WorkFailed
-from lmk_experiments.mirror.address.credentials import scrub, without_credentials
+from lmk_experiments.mirror.address.credentials import PASSWORD, TOKEN, USERNAME, scrub, take_login, without_credentials
 
 
 class StoreError(WorkFailed):
@@ -50,6 +54,33 @@ def explain(error: BaseException, address: str, *uris: str) -> str:
         if pattern.search(text):
             return scrub(cure(address, text), *uris)
     return scrub(_first_line(text), *uris)
+
+
+def ask(uri: str, *, seconds: float = 10.0) -> str | None:
+    """What keeps this process from using the server at ``uri``, in words; ``None`` where nothing does.
+
+    Asks without MLflow, whose import takes seconds; a login in a file of credentials is not looked for.
+    """
+    address = without_credentials(uri)
+    request = Request(f"{address.rstrip('/')}/api/2.0/mlflow/experiments/search?max_results=1")  # noqa: S310
+    environment = dict(os.environ)
+    take_login(uri, environment)
+    user, password, token = (environment.get(name, "") for name in (USERNAME, PASSWORD, TOKEN))
+    if user and password:
+        request.add_header("Authorization", f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}")
+    elif token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urlopen(request, timeout=seconds) as reply:  # noqa: S310 - http only
+            json.load(reply)
+    except HTTPError as error:
+        body = error.read(1000).decode("utf-8", "replace")
+        return explain(RuntimeError(f"failed with error code {error.code}: {body}"), address, uri)
+    except ValueError:
+        return _no_mlflow(address, "")
+    except OSError as error:
+        return explain(error, address, uri)
+    return None
 
 
 def _first_line(text: str) -> str:
