@@ -27,7 +27,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         envvar="LMK_STORE",
-        help="MLflow's tracking URI; default: SQLite under the root. No password in it: MLFLOW_TRACKING_PASSWORD, PGPASSWORD.",
+        help="MLflow's tracking URI; default: SQLite under the root. For passwords: `lmk serve --help`.",
     ),
 ]
 PrefixOption = Annotated[
