@@ -18,6 +18,7 @@ from lmk_experiments.cli import (
     fetching,
     grids,
     report,
+    serving,
     steps,
     tables,
     tracking,
@@ -62,6 +63,7 @@ tables.register(app)
 report.register(app)
 fan_out.register(app)
 tracking.register(app)
+serving.register(app)
 upkeep.register(app)
 steps.register(app)
 data.register(app)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,8 +16,15 @@ from lmk_experiments.cli.progress import Display
 from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.records import GridRecord
 
+if TYPE_CHECKING:
+    from lmk_experiments.cli.tracking import SideSync
+
 WAIT_SECONDS = 0.5
 """How long a sync waits for another one while jobs run, in seconds: the next one comes soon."""
+END_SECONDS = 60.0
+"""How long a run waits for a sync that is under way when its jobs have ended."""
+DATABASE_SECONDS = 120.0
+"""How long jobs wait for the database to be made."""
 
 
 def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) -> int:
@@ -27,18 +36,20 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
 
     plan, record = prepare(grid, root, assignments)
     check_data(plan, lambda kind, identity: cell_state(root, kind, identity) == "done", typer.echo)
-    jobs = make_jobs(record, root, plan)
+    jobs, away = make_jobs(record, root, plan), False
     waiting = [job for job in jobs if job.missing()]
     if not waiting:
         typer.echo(f"{record.name}: everything is done already, under {root}")
     else:
         typer.echo(f"{record.name}: {len(jobs) - len(waiting)} of {len(jobs)} jobs are done already, under {root}")
-        sync_records(root, record)
+        beside = _mirror_beside(root, record)
         # Idle OpenMP threads sleep instead of spinning: beside other work on the same cores, spinning made a training
         # of a minute take four.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        with Display(jobs, after=lambda: sync_records(root, record, wait_seconds=WAIT_SECONDS)) as display:
+        with Display(jobs, after=beside.soon) as display:
             results = run_jobs(jobs, at_once=at_once, on_change=display.change, tick=display.tick)
+        beside.end(END_SECONDS)
+        away = beside.said.away
         failed = [name for name, result in results.items() if result.state != "done"]
         for name in failed:
             typer.echo(f"{name}: {results[name].state}: {results[name].reason}", err=True)
@@ -48,7 +59,7 @@ def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) 
             typer.echo(
                 f"{len(failed)} of {len(jobs)} jobs did not finish; run the same command to try them again", err=True
             )
-    _finish(root, record)
+    _finish(root, record, away)
     return int(any(job.missing() for job in jobs))
 
 
@@ -80,11 +91,27 @@ def sync_records(root: Path, record: GridRecord, *, wait_seconds: float = 5.0) -
     sync_quietly(root, [record.name], wait_seconds=wait_seconds)
 
 
-def _finish(root: Path, record: GridRecord) -> None:
+def _mirror_beside(root: Path, record: GridRecord) -> SideSync:
+    """Sync now and then while jobs run. A database is made before any of them starts; a server may answer when it
+    likes.
+    """
+    from lmk_experiments.cli.tracking import SideSync
+    from lmk_experiments.mirror import StoreError, tracking_uri
+
+    beside = SideSync(root, [record.name], wait_seconds=WAIT_SECONDS)
+    beside.soon()
+    with contextlib.suppress(StoreError):
+        if not tracking_uri(root).startswith("http"):
+            beside.end(DATABASE_SECONDS)
+    return beside
+
+
+def _finish(root: Path, record: GridRecord, away: bool) -> None:
+    """Print the table. A store that was away a moment ago is not asked again: that may take minutes."""
     from lmk_experiments.cli.tables import table_text
 
     typer.echo("")
-    typer.echo(table_text(record.name, root))
+    typer.echo(table_text(record.name, root, "records" if away else "mlflow"))
     typer.echo(f"\n{what_next(record.name, root)}")
 
 

@@ -100,11 +100,11 @@ def table(
         typer.echo(f"written to {out}")
 
 
-def table_text(grid: str, root: Path) -> str:
+def table_text(grid: str, root: Path, source: Origin = "mlflow") -> str:
     """A grid's table in Markdown, from MLflow where that can be used, else from the records."""
     from lmk_experiments.tables import Comparing, render
 
-    return render(_tables(grid, root, None, "mlflow", _maker(None, per_task=False, tests=Comparing())), "md")
+    return render(_tables(grid, root, None, source, _maker(None, per_task=False, tests=Comparing())), "md")
 
 
 _Maker = Callable[["GridRecord", "Source"], "list[Table]"]

@@ -1,9 +1,12 @@
-"""The verbs of tracking: sync, ui, serve."""
+"""The verbs of tracking: sync, ui."""
 
 from __future__ import annotations
 
-import subprocess
+import signal
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,39 +14,66 @@ import typer
 from lmk_experiments.cli.options import DEFAULT_ROOT, PrefixOption, RootOption, StoreOption, real_root
 
 if TYPE_CHECKING:
-    from lmk_experiments.serving import ServerCommand
+    from lmk_experiments.mirror import SyncReport
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this module to ``app``."""
     app.command()(sync)
     app.command()(ui)
-    app.command("serve")(team_server)
 
 
 def sync(
     grid: Annotated[str | None, typer.Argument(metavar="[GRID]", help="One grid; default: all run here.")] = None,
     root: RootOption = DEFAULT_ROOT,
     store: StoreOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep at it, every ten seconds, until interrupted.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Keep at it until Ctrl-C, printing only what changes. One watcher a root."),
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=1.0, metavar="SECONDS", help="With --watch: the pause between two syncs.")
+    ] = 10.0,
     prefix: PrefixOption = None,  # noqa: ARG001 - its callback uses it
 ) -> None:
-    """Write to MLflow what the records hold and MLflow does not. A second call changes nothing."""
-    import time
+    """Write to MLflow what the records hold and MLflow does not. A second call changes nothing.
 
+    Where the store is a server (http), running jobs mirror themselves, and this adds the grids' parent runs, their
+    tables and whatever a job could not send. A database (SQLite) is written by this alone: --watch follows jobs there.
+    """
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.tables.mirrored import sync_with_tables
 
     where = real_root(root)
     names = None if grid is None else [grid_name(grid)]
-    while True:
-        report = sync_with_tables(where, names, uri=store, progress=typer.echo)
-        for warning in report.warnings:
-            typer.echo(f"warning: {warning}", err=True)
-        typer.echo(str(report))
-        if not watch:
-            return
-        time.sleep(10)
+
+    def once() -> SyncReport:
+        return sync_with_tables(where, names, uri=store, progress=typer.echo)
+
+    if watch:
+        _watch(where, once, every)
+        return
+    report = once()
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(str(report))
+
+
+def _watch(root: Path, once: Callable[[], SyncReport], every: float) -> None:
+    from lmk_experiments.mirror import watch
+
+    # A signal ends it as Ctrl-C does: the lock is left free for a watcher on another machine.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+    try:
+        watch(root, once, say=typer.echo, warn=lambda text: typer.echo(text, err=True), seconds=every)
+    except KeyboardInterrupt:
+        typer.echo("watching ended; what is not mirrored yet, the next `lmk sync` does")
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def ui(
@@ -65,91 +95,6 @@ def ui(
     raise typer.Exit(serve(command.argv, command.env))
 
 
-def team_server(
-    folder: Annotated[
-        Path, typer.Option("--folder", help="Artifacts, accounts and, without a database of yours, the SQLite file.")
-    ] = Path("mlflow-server"),
-    host: Annotated[
-        str, typer.Option(help="Where it listens. Other machines reach it at --host 0.0.0.0 only.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on, 1 to 65535.")] = 5000,
-    workers: Annotated[int, typer.Option(help="Processes that answer, some 270 MB each.")] = 4,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A further name that machines call this one by. Repeatable."),
-    ] = None,
-    auth: Annotated[
-        bool, typer.Option("--auth", help="Ask for user and password (MLflow's own login; needs Flask-WTF).")
-    ] = False,
-    admin: Annotated[str, typer.Option(metavar="NAME", help="With --auth: who adds users, at URL/signup.")] = "admin",
-    permission: Annotated[
-        str,
-        typer.Option(
-            metavar="EDIT|READ",
-            help="With --auth: what users may do in experiments that others made. With READ everyone needs "
-            "an LMK_EXPERIMENT_PREFIX of their own.",
-        ),
-    ] = "EDIT",
-    upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Bring tables of an older MLflow to this one's. Back them up first.")
-    ] = False,
-    show: Annotated[bool, typer.Option("--print", help="Print the command that would run, and end.")] = False,
-) -> None:
-    """Run a team's MLflow server, until interrupted: on a login node, or wherever nodes reach it by name.
-
-    Its database is named by MLFLOW_BACKEND_STORE_URI=postgresql://USER@HOST/NAME, its password by PGPASSWORD or
-    ~/.pgpass: neither shows in a list of processes. Without them it keeps an SQLite file, enough for a few people.
-
-    Everyone else sets LMK_STORE=http://THIS-HOST:5000, and with --auth MLFLOW_TRACKING_USERNAME and
-    MLFLOW_TRACKING_PASSWORD. Artifacts go through the server: nodes need no shared disk.
-
-    Unlike `mlflow server` alone, it lets this machine's names in (else every page says 403 while /health says 200),
-    starts no job runners, makes its tables first, and asks itself by its names whether it can be used.
-    """
-    from lmk_experiments.mirror import serve
-    from lmk_experiments.serving import server_command
-    from lmk_experiments.serving.command import foreign_artifacts, make_ready
-
-    command = server_command(
-        folder,
-        host=host,
-        port=port,
-        workers=workers,
-        names=allow_host or [],
-        login=auth,
-        admin=admin,
-        permission=permission,
-        draft=show,
-    )
-    if show:
-        typer.echo(command.text())
-        return
-    make_ready(command, upgrade=upgrade)
-    for name in foreign_artifacts(command):
-        typer.echo(f"warning: experiment {name!r} keeps its artifacts in a folder of one machine", err=True)
-    for note in command.notes:
-        typer.echo(note)
-    raise typer.Exit(serve(command.argv, command.environment(), started=lambda server: _started(command, server)))
-
-
-def _started(command: ServerCommand, server: subprocess.Popen[bytes]) -> None:
-    """Say where it is found, once that is true."""
-    from lmk_experiments.serving import check_server
-
-    for warning in check_server(command, server):
-        typer.echo(f"warning: {warning}", err=True)
-    if command.open_to_all:
-        typer.echo(
-            "warning: OPEN TO EVERYONE who reaches this machine, without a password: they read, change and delete "
-            "everything in it. --auth asks for one",
-            err=True,
-        )
-    typer.echo(f"the server on {command.address} answers; Ctrl-C ends it. On every other machine:")
-    typer.echo(f"  export LMK_STORE={command.urls[0]}")
-    if command.login:
-        typer.echo("  export MLFLOW_TRACKING_USERNAME=... MLFLOW_TRACKING_PASSWORD=...   (or ~/.mlflow/credentials)")
-
-
 def sync_quietly(root: Path, grids: list[str], *, wait_seconds: float = 5.0) -> None:
     """Sync beside running work: whatever keeps it from that is said and stops nothing, for the records stand.
 
@@ -164,3 +109,36 @@ def sync_quietly(root: Path, grids: list[str], *, wait_seconds: float = 5.0) -> 
             typer.echo(f"warning: {warning}", err=True)
     except (StoreError, LockedError, ValueError, OSError) as error:
         typer.echo(f"warning: not mirrored to MLflow now ({error}); `lmk sync` does it later", err=True)
+
+
+class SideSync:
+    """Syncs beside running jobs, in a thread: a server that does not answer holds nothing up, and is said once."""
+
+    def __init__(self, root: Path, grids: list[str], *, wait_seconds: float) -> None:
+        from lmk_experiments.mirror import Said
+
+        self.root, self.grids, self.wait_seconds = root, grids, wait_seconds
+        self.said = Said(lambda text: typer.echo(text, err=True))
+        self._thread: threading.Thread | None = None
+
+    def soon(self) -> None:
+        """Sync now, unless the sync before is not done yet; returns at once."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._sync, name="sync", daemon=True)
+            self._thread.start()
+
+    def end(self, seconds: float) -> None:
+        """Wait for the last one, up to so long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _sync(self) -> None:
+        from lmk_experiments.mirror import LockedError, StoreError
+        from lmk_experiments.tables.mirrored import sync_with_tables
+
+        try:
+            self.said.went(sync_with_tables(self.root, self.grids, wait_seconds=self.wait_seconds).warnings)
+        except LockedError:  # another process does it just now; the next one comes soon
+            pass
+        except (StoreError, ValueError, OSError) as error:
+            self.said.failed(error)

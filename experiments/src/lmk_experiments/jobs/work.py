@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from lmk_experiments.jobs.policy import check_again
+from lmk_experiments.mirror.live import mirrored_live
 from lmk_experiments.records import Cell, CellRecorder, ClaimedElsewhere
 from lmk_experiments.records.attempts import attempts, failure_kind, gpus_here
 from lmk_experiments.records.claim import Claim, ClaimLost, claimed, heartbeat, holds, scheduler_job
 from lmk_experiments.records.recorder import SayingRecorder
 from lmk_experiments.records.tickets import user_name
 from lmk_experiments.submit.snapshot import running_code
+from lmk_experiments.usage import sampled
 
 WAIT_SECONDS = 2.0
 """Between two looks at a cell that another process of this machine is working on, in seconds."""
@@ -34,6 +36,14 @@ def work_on(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
         ClaimLost: another process took the cell over in the meantime; nothing is written then.
         Exception: whatever the work raised, after it was recorded.
     """
+    if cell.done() is not None:
+        return
+    # It looks for the last time when the claim is gone, and the cell no longer counts as running.
+    with mirrored_live(cell):
+        _work_on(cell, work)
+
+
+def _work_on(cell: Cell, work: Callable[[CellRecorder], dict[str, Any]]) -> None:
     waited_for = ""
     while cell.done() is None:
         alive = heartbeat(cell.folder)  # of a start before this one, as long as its claim is there
@@ -61,7 +71,8 @@ def _attempt(cell: Cell, claim: Claim, work: Callable[[CellRecorder], dict[str, 
     recorder.event("attempt", pid=os.getpid(), host=os.uname().nodename, user=user_name(), **_where())
     try:
         check_again(before, scheduler_job())
-        result = work(recorder)
+        with sampled(cell.folder):
+            result = work(recorder)
         if not holds(cell.folder, claim):
             raise ClaimLost(f"{cell.folder.name} was taken over by another process while this one worked on it")
         cell.finish(time.monotonic() - started, **result)

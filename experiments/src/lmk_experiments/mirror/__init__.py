@@ -5,10 +5,12 @@ from lmk_experiments.mirror.read import read_scores
 from lmk_experiments.mirror.store import StoreError, default_uri, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.sync import SyncReport, sync
 from lmk_experiments.mirror.ui import PortInUseError, UiCommand, serve, ui_command
+from lmk_experiments.mirror.watch import Said, watch
 
 __all__ = [
     "LockedError",
     "PortInUseError",
+    "Said",
     "StoreError",
     "SyncReport",
     "UiCommand",
@@ -19,5 +21,6 @@ __all__ = [
     "sync",
     "tracking_uri",
     "ui_command",
+    "watch",
     "without_credentials",
 ]

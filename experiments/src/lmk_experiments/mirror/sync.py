@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.adopt import adopt
 from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
+from lmk_experiments.mirror.ended import ended
 from lmk_experiments.mirror.lock import LockedError, locked
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.read import runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
-from lmk_experiments.mirror.wanted import Place, Status, Wanted, places, wanted
+from lmk_experiments.mirror.wanted import Place, Status, Wanted, cell_of, places, wanted
 from lmk_experiments.mirror.writer import Writer, digest
 from lmk_experiments.records import GridRecord, load_grid, load_grids
 from lmk_experiments.records.tickets import user_name
@@ -123,7 +124,10 @@ class _Sync:
         # A cell may stand in grids that were not asked for: its tags name them too.
         names = {grid.name for grid in chosen}
         found = [place for place in places(every).values() if place.grids & names]
-        cells = {(place.kind, place.id): self._wanted(place) for place in found}
+        over = ended(cell_of(self.root, place) for place in found)
+        cells = {
+            (place.kind, place.id): self._wanted(place, cell_of(self.root, place).folder in over) for place in found
+        }
         started = [cell for cell in cells.values() if cell is not None]
         self.report.waiting = len(cells) - len(started)
         parents = {grid.name: self._parents(grid, started) for grid in chosen}
@@ -137,9 +141,9 @@ class _Sync:
         self.report.writes, self.report.warnings = self.writer.writes, [*self.store.warnings, *self.writer.warnings]
         return self.report
 
-    def _wanted(self, place: Place) -> Wanted | None:
+    def _wanted(self, place: Place, over: bool) -> Wanted | None:
         try:
-            return wanted(self.root, place)
+            return wanted(self.root, place, ended=over)
         except ValueError as error:
             # One cell with a broken file does not keep the others from the store.
             self.writer.warnings.append(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -93,14 +93,20 @@ def places(grids: Iterable[GridRecord]) -> dict[tuple[Kind, str], Place]:
     return found
 
 
-def wanted(root: Path, place: Place) -> Wanted | None:
-    """What MLflow should hold of the cell at ``place``; ``None`` while it was not started."""
-    cell = _cell(root, place)
+def wanted(root: Path, place: Place, *, ended: bool = False) -> Wanted | None:
+    """What MLflow should hold of the cell at ``place``; ``None`` while it was not started.
+
+    Args:
+        ended: that it does not run is known from elsewhere, whatever its claim says.
+    """
+    cell = cell_of(root, place)
     if not (cell.folder / "cell.json").exists():
         return None
     done, state, events = cell.done(), cell.state(), cell.events()
     if done is None and state.name in ("planned", "queued"):
         return None
+    if ended and state.name == "running":
+        state = replace(state, name="stopped")
     tags = {
         "lmk.cell": place.id,
         "lmk.kind": "pretraining" if place.is_pretraining else place.kind,
@@ -143,7 +149,8 @@ def _cut_short(params: Mapping[str, str], scores: int, of: int) -> str:
     return cut("; ".join(said), MAX_TAG)
 
 
-def _cell(root: Path, place: Place) -> Cell:
+def cell_of(root: Path, place: Place) -> Cell:
+    """The cell at ``place``."""
     if place.is_pretraining:
         return pretraining_cell(root, place.id)
     return (training_cell if place.kind == "training" else evaluation_cell)(root, place.id)
