@@ -57,7 +57,7 @@ def _work(root: Path, uri: str, number: int, start: Any, results: Any) -> None:
     try:
         make_root(root, f"grid{number}", CELLS)
         start.wait()
-        report = sync(root, uri=uri, wait_seconds=300)
+        report = sync(root, uri=uri, wait_seconds=900)
         results.put((number, report.created, report.warnings))
     except BaseException as error:  # noqa: BLE001 - another process has to learn of it
         results.put((number, -1, [repr(error)]))
@@ -73,7 +73,7 @@ def at_once(folder: Path, uri: str) -> list[tuple[int, int, list[str]]]:
     ]
     for worker in workers:
         worker.start()
-    said = sorted(results.get(timeout=300) for _ in workers)
+    said = sorted(results.get(timeout=1200) for _ in workers)
     for worker in workers:
         worker.join(60)
     return said
@@ -104,16 +104,29 @@ def test_the_driver_that_is_installed_is_used_and_no_password_is_told(cluster: P
 
 
 def test_tables_of_an_older_mlflow_are_upgraded_only_when_asked(cluster: Postgres) -> None:
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    import sqlalchemy
+    from alembic import command
+    from mlflow.store.db.utils import InitialBase, _get_alembic_config
+
+    from lmk_experiments.mirror.database import _scripts
 
     uri = cluster.database("older").replace("postgresql://", "postgresql+psycopg://")
-    make_tables(uri, "mlflow-artifacts:/")
-    latest = cluster.sql("SELECT version_num FROM alembic_version", "older")
-    cluster.sql("UPDATE alembic_version SET version_num = '1b5f0d9ad7c1'", "older")
-    SqlAlchemyStore._engine_map.clear()
+    latest, before = [script.revision for script in _scripts().walk_revisions()][:2]
+    config, engine = _get_alembic_config(uri), sqlalchemy.create_engine(uri)
+    InitialBase.metadata.create_all(engine)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, before)
+    engine.dispose()
+
+    def version() -> str:
+        return cluster.sql("SELECT version_num FROM alembic_version", "older")
+
     with pytest.raises(StoreError, match="schema of another version of MLflow"):
         make_tables(uri, "mlflow-artifacts:/")
-    assert cluster.sql("SELECT version_num FROM alembic_version", "older") != latest
+    assert version() == before
+    make_tables(uri, "mlflow-artifacts:/", upgrade=True)
+    assert version() == latest
 
 
 class Team:

@@ -7,7 +7,9 @@ import socket
 from collections.abc import Sequence
 
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - what a person may ask for
-_LOCAL = ("localhost", "127.0.0.1", "[[]::1]")
+_LOCAL = ("localhost", "127.0.0.1")
+_LOCAL_6 = ("[::1]", "[[]::1]:*")
+"""Where a word has a star, MLflow takes brackets for a pattern."""
 # MLflow's own patterns of private addresses, which --allowed-hosts would take away.
 _PRIVATE = ("10.*", "192.168.*", *(f"172.{number}.*" for number in range(16, 32)))
 _NAME = re.compile(r"[A-Za-z0-9_*]([\w.*-]*[\w*])?", re.ASCII)
@@ -43,4 +45,4 @@ def allowed_hosts(names: Sequence[str]) -> str:
             )
     every = dict.fromkeys([*_LOCAL, *names_of_this_machine(), *names])
     words = [word for name in every for word in (name, f"{name}:*")]
-    return ",".join([*words, *_PRIVATE])
+    return ",".join([*words, *_LOCAL_6, *_PRIVATE])
