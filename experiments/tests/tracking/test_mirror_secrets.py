@@ -7,6 +7,7 @@ import pytest
 from lmk_experiments.mirror import StoreError, tracking_uri, without_credentials
 from lmk_experiments.mirror.address import explain, login_of, scrub, take_login, with_driver
 from lmk_experiments.profiles.schema import Profile
+from lmk_slurm import Job, Resources, scripts
 
 SECRET = "marker/Pass@word#1"
 ENCODED = "marker%2FPass%40word%231"
@@ -91,3 +92,14 @@ def test_a_profile_takes_no_secret_since_it_would_stand_in_every_script(name, va
     with pytest.raises(ValueError, match=f"{name} holds a secret"):
         Profile(profile="mine", environment={name: value})
     assert Profile(profile="mine", environment={name: "$OF_THE_NODE"}).environment == {name: "$OF_THE_NODE"}
+
+
+def test_a_jobs_script_holds_no_login_of_the_shell_that_submits(tmp_path, monkeypatch):
+    monkeypatch.setenv("LMK_STORE", f"http://me:{ENCODED}@host:5000")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", SECRET)
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "marker-token")
+    profile = Profile(profile="mine", environment={"OMP_NUM_THREADS": "1"})
+    job = Job("train", "module:function", "cell", tmp_path, done=(tmp_path / "x",), resources=Resources(cpus=1))
+    [text] = scripts([job], profile.site(), tmp_path / "submissions", label="lmk")
+    assert "export OMP_NUM_THREADS=1" in text
+    assert "arker" not in text

@@ -11,6 +11,7 @@ import typer
 from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, PrefixOption, RootOption, StoreOption, real_root
 
 if TYPE_CHECKING:
+    from lmk_experiments.mirror.read import Seen
     from lmk_experiments.records import GridRecord
     from lmk_experiments.tables import Comparing, Origin, Published, Source, Table
 
@@ -130,15 +131,16 @@ def _tables(grid: str, root: Path, store: str | None, source: str, make: _Maker)
     from lmk_experiments.tables import load_source
     from lmk_experiments.tables.mirrored import sync_with_tables
 
-    def read(origin: Origin) -> list[Table]:
+    def read(origin: Origin, seen: Seen | None = None) -> list[Table]:
         record = load_grid(root, grid)
-        return make(record, load_source(root, record, origin, uri=store))
+        return make(record, load_source(root, record, origin, uri=store, seen=seen))
 
     if source == "mlflow":
         try:
-            for warning in sync_with_tables(root, [grid], uri=store).warnings:
+            report = sync_with_tables(root, [grid], uri=store)
+            for warning in report.warnings:
                 typer.echo(f"warning: {warning}", err=True)
-            return read("mlflow")
+            return read("mlflow", report.seen)
         except (StoreError, LockedError) as error:
             typer.echo(f"warning: MLflow cannot be used ({error}); the table is read from the records", err=True)
     return read("records")

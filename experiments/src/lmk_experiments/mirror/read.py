@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +20,32 @@ Scores = dict[str, dict[str, float]]
 """Task to metric to value, as in an evaluation's ``DONE.json``."""
 
 
-def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None) -> dict[str, Scores]:
+@dataclass(frozen=True)
+class Seen:
+    """What a store has just told, so that it needs not be asked again: all runs of a root's evaluations, by id."""
+
+    store: Store
+    evaluations: Mapping[str, Run]
+
+
+def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None, seen: Seen | None = None) -> dict[str, Scores]:
     """The scores of a grid's evaluations as MLflow holds them: evaluation id to task to metric to value.
 
     The doubles are those of the records. An evaluation without scores in the store is left out.
 
+    Args:
+        seen: what a sync that changed nothing has read.
+
     Raises:
         StoreError: the store cannot be used.
     """
-    store = open_store(root.resolve(), uri)
+    store = open_store(root.resolve(), uri) if seen is None else seen.store
     from mlflow.exceptions import MlflowException
 
     asked = {identity for row in grid.rows for identity in row.evaluations.values()}
     try:
         found: dict[str, Scores] = {}
-        for run in runs_of_root(store, "evaluation").values():
+        for run in (runs_of_root(store, "evaluation") if seen is None else seen.evaluations).values():
             identity = run.data.tags.get("lmk.cell", "")
             if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
                 found[identity] = _scores(store, run)

@@ -14,7 +14,7 @@ from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
 from lmk_experiments.mirror.ended import ended
 from lmk_experiments.mirror.lock import LockedError, locked
 from lmk_experiments.mirror.marks import Marks
-from lmk_experiments.mirror.read import runs_of_root
+from lmk_experiments.mirror.read import Seen, runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, Status, Wanted, cell_of, places, wanted
 from lmk_experiments.mirror.writer import Writer, digest
@@ -41,6 +41,7 @@ class SyncReport:
         waiting: cells that were not started, and so have no run yet.
         writes: calls that changed the store; 0 where everything was there already.
         warnings: what the store did not take. The records hold it.
+        seen: what was read of the evaluations, where nothing was written since.
     """
 
     address: str
@@ -50,6 +51,7 @@ class SyncReport:
     waiting: int = 0
     writes: int = 0
     warnings: list[str] = field(default_factory=list)
+    seen: Seen | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         counts = f"{self.created} created, {self.updated} updated, {self.unchanged} unchanged"
@@ -139,6 +141,8 @@ class _Sync:
             if table_text is not None:
                 self._table(grid, list(parents[grid.name].values()), table_text)
         self.report.writes, self.report.warnings = self.writer.writes, [*self.store.warnings, *self.writer.warnings]
+        if not self.writer.writes:
+            self.report.seen = Seen(self.store, self.held["evaluation"])
         return self.report
 
     def _wanted(self, place: Place, over: bool) -> Wanted | None:

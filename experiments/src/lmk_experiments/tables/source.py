@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from lmk_experiments.elsewhere import scores_of
-from lmk_experiments.mirror.read import Scores, read_scores
+from lmk_experiments.mirror.read import Scores, Seen, read_scores
 from lmk_experiments.records import GridRecord, RowRecord, State, evaluation_cell, training_cell
 from lmk_experiments.tables.spec import Column
 
@@ -46,8 +46,13 @@ def tasks_of(column: Column, source: Source) -> list[str]:
     return [column.task] if isinstance(column.task, str) else list(column.task)
 
 
-def load_source(root: Path, grid: GridRecord, origin: Origin = "records", *, uri: str | None = None) -> Source:
+def load_source(
+    root: Path, grid: GridRecord, origin: Origin = "records", *, uri: str | None = None, seen: Seen | None = None
+) -> Source:
     """The numbers of ``grid``. Whether an evaluation is finished is the records' word, whatever the origin.
+
+    Args:
+        seen: of origin ``mlflow``, what a sync has just read there.
 
     Raises:
         StoreError: of origin ``mlflow``, where the store cannot be used.
@@ -66,7 +71,9 @@ def load_source(root: Path, grid: GridRecord, origin: Origin = "records", *, uri
     others = scores_of(grid)
     if origin == "records":
         return Source("the records", {**done, **others}, states, tasks, titles, root)
-    mirrored = {identity: scores for identity, scores in read_scores(root, grid, uri=uri).items() if identity in done}
+    mirrored = {
+        identity: scores for identity, scores in read_scores(root, grid, uri=uri, seen=seen).items() if identity in done
+    }
     states |= {identity: "done, not in MLflow" for identity in done if identity not in mirrored}
     return Source("MLflow", {**mirrored, **others}, states, tasks, titles, root)
 
