@@ -77,7 +77,7 @@ class Root:
     def runs(self) -> dict[str, Any]:
         """The runs of cells by id, each of them once; the grid's parent is `live`."""
         found = list(runs_of_root(open_store(self.path, self.store), self.path.resolve(), "training").values())
-        named = {run.data.tags.get("lmk.cell", run.data.tags.get("lmk.grid")): run for run in found}
+        named = {str(run.data.tags.get("lmk.cell") or run.data.tags["lmk.grid"]): run for run in found}
         assert len(named) == len(found), "a cell has two runs"
         return named
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 5
-MOST_SECONDS = 300.0
-"""Between two tries of a server that does not answer, at most, in seconds."""
+MOST_TIMES = 20
+"""Of a server that does not answer the tries become rarer, up to so many times the usual pause."""
 LAST_SECONDS = 20.0
 """How long this process outlives its job, in seconds."""
 LOCK_SECONDS = 3.0
@@ -104,7 +104,7 @@ class Follower:
         if self.writer is None:
             uri = tracking_uri(self.root)
             _knock(uri)
-            self.writer = Writer(open_store(self.root, uri), user_name())
+            self.writer = Writer(open_store(self.root, uri), user_name(), live=True)
         return self.writer
 
     def _parent(self, store: Store, place: Place, run: Run | None) -> str | None:
@@ -129,7 +129,7 @@ class Follower:
                 f"`lmk sync` fills in later ({reason})"
             )
         self.away += 1
-        self.due = time.monotonic() + min(MOST_SECONDS, self.seconds * 2 ** min(self.away, 10))
+        self.due = time.monotonic() + self.seconds * min(MOST_TIMES, 2 ** min(self.away, 10))
 
     def _say_once(self, text: str) -> None:
         if text not in self.told and len(self.told) < 100:
