@@ -16,7 +16,7 @@ from mlflow_server import Server
 from lmk_experiments.mirror import sync
 from lmk_experiments.mirror.lock import locked
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def until(look: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not look():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.3)
 
 
 def go_on(root: Root, number: int = 0) -> None:

@@ -4,7 +4,8 @@
 
 One small training mirrors itself, every second, to a server that is changed under it in rounds: ``up``; ``killed``
 (nobody listens); ``silent`` (takes connections, never answers); ``failing`` (answers 500 to everything). Each stretch
-is compared with the ``up`` of its round, so that a machine whose other work comes and goes matters less. A second
+is compared with the ``up`` of its round, so that a machine whose other work comes and goes matters less: steps per
+second, and steps per second of the training's own processor time, which others' work does not touch. A second
 training has no server from its first step to its last. Then the server is started once more, and one `lmk sync` must
 complete both runs and a second write nothing. Minutes on a quiet machine.
 """
@@ -24,8 +25,12 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
+from typing import NamedTuple
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from mlflow_server import Server, mlflow_server
@@ -37,6 +42,8 @@ from lmk_experiments.records import Cell, GridRecord, RowRecord, TrainingRecord,
 STATES = ("killed", "silent", "failing")
 SETTLE_SECONDS = 3.0
 """Of each stretch, not counted: the server is on its way up or down, and uses the same cores as the training."""
+EVERY = 10
+"""Steps between two points of the curve."""
 WORKER = """
 import sys
 from pathlib import Path
@@ -44,7 +51,7 @@ import torch
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell
 
-folder = Path(sys.argv[1])
+folder, EVERY = Path(sys.argv[1]), int(sys.argv[2])
 torch.manual_seed(0)
 model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 2, 128, batch_first=True), 2)
 optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
@@ -57,7 +64,7 @@ def work(recorder):
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        if step % 10 == 0:
+        if step % EVERY == 0:
             recorder.metrics({"train/loss": loss.item()}, step)
     return {"metrics": {}, "model": "model"}
 
@@ -84,21 +91,35 @@ def main() -> None:
             complete(root, server)
 
 
-def changing(
-    root: Path, server: Server, rounds: int, seconds: float, draw: random.Random
-) -> list[tuple[int, str, float, float]]:
-    """Change the server under one training. Returns round, state, and between which times it held."""
+class Stretch(NamedTuple):
+    """A state of the server in one round, between which times it held, and the training's processor seconds then."""
+
+    number: int
+    state: str
+    began: float
+    ended: float
+    used: float
+
+
+def used_by(process: psutil.Process) -> float:
+    """Its processor time, in seconds; not that of what it has started."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def changing(root: Path, server: Server, rounds: int, seconds: float, draw: random.Random) -> list[Stretch]:
+    """Change the server under one training."""
     stretches = []
-    with training(root, 0, server):
+    with training(root, 0, server) as process:
         for number in range(rounds):
             for state in draw.sample(("up", *STATES), 4):
                 with held(server, state):
                     if state == "up":
                         wait_for_the_mirror(root)
                     time.sleep(SETTLE_SECONDS)
-                    began = time.time()
+                    began, used = time.time(), used_by(process)
                     time.sleep(seconds)
-                    stretches.append((number, state, began, time.time()))
+                    stretches.append(Stretch(number, state, began, time.time(), used_by(process) - used))
                 if not server.answers():
                     server.kill()
                     server.start()
@@ -146,19 +167,19 @@ class Failing(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def training(root: Path, number: int, server: Server) -> Generator[None]:
+def training(root: Path, number: int, server: Server) -> Generator[psutil.Process]:
     """A training that runs while this lasts, and ends well."""
     cell = training_cell(root, f"{number + 1:012x}")
     variables = {"LMK_STORE": server.url, "LMK_LIVE_SECONDS": "1"}
     with (root / f"log-{number}").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(cell.folder)], stderr=log, env={**os.environ, **variables}
+            [sys.executable, "-c", WORKER, str(cell.folder), str(EVERY)], stderr=log, env={**os.environ, **variables}
         )
     try:
         while not (cell.folder / "metrics.jsonl").exists():
             assert process.poll() is None, (root / f"log-{number}").read_text()
             time.sleep(0.2)
-        yield
+        yield psutil.Process(process.pid)
         (cell.folder / "stop").touch()
         began = time.monotonic()
         assert process.wait(120) == 0
@@ -169,20 +190,22 @@ def training(root: Path, number: int, server: Server) -> Generator[None]:
     print("\n".join([f"its log says, beside its steps, {len(said)} lines:", *(f"  {line}" for line in said)]))
 
 
-def report(root: Path, stretches: list[tuple[int, str, float, float]]) -> None:
-    """Print the steps per second of each state, as ratios to the ``up`` of the same round."""
+def report(root: Path, stretches: list[Stretch]) -> None:
+    """Print the steps per second of each state, as ratios to the ``up`` of the same round, and the longest pause."""
     lines = (training_cell(root, f"{1:012x}").folder / "metrics.jsonl").read_text().splitlines()
     times = [json.loads(line)["time"] for line in lines]
-    speed = {
-        (number, state): 10 * sum(began <= time < end for time in times) / (end - began)
-        for number, state, began, end in stretches
-    }
-    rounds = sorted({number for number, _ in speed})
-    up = [speed[number, "up"] for number in rounds]
-    print(f"up: {statistics.median(up):.1f} steps/s, median of {len(up)} stretches, {min(up):.1f} to {max(up):.1f}")
-    for state in STATES:
-        ratios = [speed[number, state] / speed[number, "up"] for number in rounds]
-        print(f"{state}: {statistics.median(ratios):.3f} of it, from {min(ratios):.3f} to {max(ratios):.3f}")
+    within = {one: [time for time in times if one.began <= time < one.ended] for one in stretches}
+    for what, seconds in (("second", lambda one: one.ended - one.began), ("processor second", lambda one: one.used)):
+        speed = {(one.number, one.state): EVERY * len(within[one]) / seconds(one) for one in stretches}
+        rounds = sorted({number for number, _ in speed})
+        up = [speed[number, "up"] for number in rounds]
+        print(f"steps per {what}, up: {statistics.median(up):.1f}, {min(up):.1f} to {max(up):.1f} in {len(up)} rounds")
+        for state in STATES:
+            ratios = [speed[number, state] / speed[number, "up"] for number in rounds]
+            print(f"  {state}: {statistics.median(ratios):.3f} of it, from {min(ratios):.3f} to {max(ratios):.3f}")
+    for state in ("up", *STATES):
+        pauses = [after - before for one in stretches if one.state == state for before, after in pairwise(within[one])]
+        print(f"longest time for {EVERY} steps, {state}: {max(pauses):.2f} s")
 
 
 def make_root(root: Path, cells: int) -> Path:
@@ -205,7 +228,7 @@ def complete(root: Path, server: Server) -> None:
         if "lmk.cell" in run.data.tags:
             steps = [point.step for point in store.client.get_metric_history(run.info.run_id, "train/loss")]
             told = len(Cell(root / "trainings" / run.data.tags["lmk.cell"]).metrics())
-            assert sorted(steps) == [10 * one for one in range(1, told + 1)], "the curve has a gap, or a step twice"
+            assert sorted(steps) == [EVERY * one for one in range(1, told + 1)], "the curve has a gap, or a step twice"
             print(f"{run.info.run_name}: {run.info.status}, {told} points, each once")
 
 

@@ -142,7 +142,7 @@ def main() -> None:
     root, job = Path(sys.argv[1]).resolve(), int(sys.argv[2])
     for number in _SIGNALS:  # it hears of the job's end from the job, and then has something to say
         signal.signal(number, signal.SIG_IGN)
-    os.nice(10)
+    os.nice(5)
     os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS)}
     follower = Follower(root, _say, seconds=live_seconds())
     for line in _lines(job, follower.look):
