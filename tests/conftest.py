@@ -13,6 +13,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))  # helpers of several test files stand beside them
 from browsing import Browser, chromium
+from mlflow_server import Server, mlflow_server
 
 GRID = {
     "grid": "mini",
@@ -124,3 +125,11 @@ def testbed() -> Path:
         if done.returncode == 0:
             return config
     pytest.skip("no SLURM answers; start the testbed with: make slurm-up")
+
+
+@pytest.fixture(scope="session")
+def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    """A real MLflow server on a database of its own; a test that kills it starts it again."""
+    folder = tmp_path_factory.mktemp("server")
+    with mlflow_server(f"sqlite:///{folder}/server.db", folder / "artifacts") as server:
+        yield server

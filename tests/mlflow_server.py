@@ -15,7 +15,7 @@ from signal import SIGKILL, Signals
 from urllib.error import URLError
 from urllib.request import urlopen
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """How long a server may take to answer on a busy machine."""
 _SMALL = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -113,8 +113,8 @@ def mlflow_server(
         environment: of the server, beside this process's.
     """
     server = Server(backend_uri, artifacts, port or free_port(), options, environment or {})
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.kill()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lmk_experiments.cli.tracking import sync_quietly
+from lmk_experiments.cli.tracking import SideSync, sync_quietly
 from lmk_experiments.mirror import LockedError, open_store, sync
 from lmk_experiments.mirror.lock import locked
 
@@ -74,3 +74,23 @@ def test_a_sync_beside_running_work_waits_as_long_as_it_is_told_for_every_lock(t
     finally:
         release.set()
         holder.join()
+
+
+def test_syncs_beside_running_work_say_once_that_the_store_is_away(two_rows, uri, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("LMK_STORE", "http://me:secret@127.0.0.1:9")
+    beside = SideSync(two_rows.path, ["small"], wait_seconds=0.0)
+    for _ in range(2):
+        beside.soon()
+        beside.end(60)
+    told = capsys.readouterr().err
+    assert told.count("not mirrored to MLflow now") == 1
+    assert "secret" not in told
+    assert beside.said.away
+    monkeypatch.setenv("LMK_STORE", uri)
+    for _ in range(2):
+        beside.soon()
+        beside.end(60)
+    assert not beside.said.away
+    assert capsys.readouterr().err.splitlines()[0] == "the MLflow store answers again"
+    assert len(two_rows.runs(uri)) == 3

@@ -129,6 +129,16 @@ def test_a_lock_of_another_host_that_gives_no_sign_of_life_is_taken_over(tmp_pat
     assert path.read_text() == ""
 
 
+def test_a_lock_that_is_held_for_moments_is_taken_over_sooner(tmp_path):
+    path = tmp_path / "a.lock"
+    path.write_text(_ELSEWHERE)
+    os.utime(path, (time.time() - 61,) * 2)
+    with pytest.raises(LockedError), locked(path, wait_seconds=0):
+        pass
+    with locked(path, wait_seconds=0, stale_seconds=60):
+        assert json.loads(path.read_text())["host"] == socket.gethostname()
+
+
 def test_a_holder_touches_its_lock_while_it_works(tmp_path, monkeypatch):
     monkeypatch.setattr("lmk_experiments.mirror.lock.BEAT_SECONDS", 0.01)
     path = tmp_path / "a.lock"

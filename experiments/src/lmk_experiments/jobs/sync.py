@@ -8,6 +8,8 @@ from pathlib import Path
 from lmk_experiments.records.atomic import write_json
 
 MARK = "SYNCED.json"
+WAIT_SECONDS = 300.0
+"""How long it waits for another sync of the same root, in seconds."""
 
 
 def run_sync(folder: str) -> None:
@@ -15,7 +17,8 @@ def run_sync(folder: str) -> None:
     from lmk_experiments.tables.mirrored import sync_with_tables
 
     grid = Path(folder)
-    report = sync_with_tables(grid.parent.parent, [grid.name], progress=print)
+    # A watcher may be at it just now, for as long as the first sync of many cells takes.
+    report = sync_with_tables(grid.parent.parent, [grid.name], progress=print, wait_seconds=WAIT_SECONDS)
     for warning in report.warnings:
         print(f"warning: {warning}")
     print(report, flush=True)

@@ -77,7 +77,9 @@ class Claim:
     def running(self) -> bool:
         """Whether its process runs on this host."""
         try:
-            return abs(psutil.Process(self.pid).create_time() - self.started) < 2.0
+            process = psutil.Process(self.pid)
+            # One that was killed stays in the list until whoever started it has looked.
+            return abs(process.create_time() - self.started) < 2.0 and process.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return False
 

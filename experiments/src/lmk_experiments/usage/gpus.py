@@ -13,11 +13,11 @@ class Gpus:
     """Measures the GPUs that this process may see. Names are those of MLflow's own system metrics.
 
     Args:
-        nvml: the module ``pynvml`` (of nvidia-ml-py); by default it is imported where it is installed.
+        nvml: what ``library`` returns.
     """
 
-    def __init__(self, nvml: Any | None = None) -> None:
-        self.nvml: Any = nvml if nvml is not None else _imported()
+    def __init__(self, nvml: Any | None) -> None:
+        self.nvml: Any = nvml
         self.handles: list[Any] = []
         if self.nvml is not None:
             with contextlib.suppress(Exception):  # no driver, no GPU: many words for the same
@@ -47,7 +47,8 @@ class Gpus:
         return {"power_usage_watts": self.nvml.nvmlDeviceGetPowerUsage(handle) / 1000}
 
 
-def _imported() -> Any | None:
+def library() -> Any | None:
+    """The module ``pynvml`` (of nvidia-ml-py) where it is installed."""
     try:
         import pynvml
     except Exception:  # noqa: BLE001 - not installed, or broken: no GPU metrics either way

@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 from lmk_experiments.records.atomic import append_line, read_lines
 from lmk_experiments.records.shapes import METRICS
-from lmk_experiments.usage.gpus import Gpus
+from lmk_experiments.usage.gpus import Gpus, library
 from lmk_experiments.usage.host import Host
 
 FILE = "system.jsonl"
@@ -39,7 +40,8 @@ def sampled(folder: Path) -> Generator[None]:
     measured, that of a training's first rank. Nothing that goes wrong here is raised.
     """
     stop = threading.Event()
-    thread = threading.Thread(target=_run, args=(folder, stop), name="usage", daemon=True)
+    # Imported here: a process that is forked while another thread imports could not import it any more.
+    thread = threading.Thread(target=_run, args=(folder, stop, library()), name="usage", daemon=True)
     thread.start()
     try:
         yield
@@ -48,10 +50,10 @@ def sampled(folder: Path) -> Generator[None]:
         thread.join(1.0)
 
 
-def _run(folder: Path, stop: threading.Event) -> None:
+def _run(folder: Path, stop: threading.Event, nvml: Any | None) -> None:
     with contextlib.suppress(Exception):  # a full disk, a machine that cannot be measured: nothing that the work needs
         began, last = _first_and_last(folder)
-        host, gpus = Host(folder), Gpus()
+        host, gpus = Host(folder), Gpus(nvml)
         wait, ended = FIRST_SECONDS, False
         while not ended:
             ended = stop.wait(wait)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 5
-MOST_SECONDS = 300.0
-"""Between two tries of a server that does not answer, at most, in seconds."""
+MOST_TIMES = 20
+"""Of a server that does not answer the tries become rarer, up to so many times the usual pause."""
 LAST_SECONDS = 20.0
 """How long this process outlives its job, in seconds."""
 LOCK_SECONDS = 3.0
@@ -105,7 +105,7 @@ class Follower:
         if self.writer is None:
             uri = tracking_uri(self.root)
             _knock(uri)
-            self.writer = Writer(open_store(self.root, uri), user_name())
+            self.writer = Writer(open_store(self.root, uri), user_name(), live=True)
         return self.writer
 
     def _parent(self, store: Store, place: Place, run: Run | None) -> str | None:
@@ -130,7 +130,7 @@ class Follower:
                 f"`lmk sync` fills in later ({reason})"
             )
         self.away += 1
-        self.due = time.monotonic() + min(MOST_SECONDS, self.seconds * 2 ** min(self.away, 10))
+        self.due = time.monotonic() + self.seconds * min(MOST_TIMES, 2 ** min(self.away, 10))
 
     def _say_once(self, text: str) -> None:
         if text not in self.told and len(self.told) < 100:
@@ -143,7 +143,7 @@ def main() -> None:
     root, job = Path(sys.argv[1]).resolve(), int(sys.argv[2])
     for number in _SIGNALS:  # it hears of the job's end from the job, and then has something to say
         signal.signal(number, signal.SIG_IGN)
-    os.nice(10)
+    os.nice(5)
     os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS)}
     follower = Follower(root, _say, seconds=live_seconds())
     for line in _lines(job, follower.look):
