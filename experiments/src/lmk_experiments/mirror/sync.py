@@ -156,8 +156,11 @@ class _Sync:
     def _cells(self, started: list[Wanted], parents: dict[str, dict[Kind, Run]]) -> None:
         """Every cell, several at once where a server answers; reported in the order of the grids."""
         held = _Held(self.held)
-        threads = _THREADS if is_shared(self.store) else 1
-        with ThreadPoolExecutor(threads, thread_name_prefix="sync") as pool:
+        if not is_shared(self.store):
+            for cell in started:
+                self._count(cell, *self._cell(cell, parents, held))
+            return
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="sync") as pool:
             futures = [pool.submit(self._cell, cell, parents, held) for cell in started]
             try:
                 for cell, future in zip(started, futures, strict=True):

@@ -30,11 +30,9 @@ def check_server(command: ServerCommand, server: subprocess.Popen[bytes], *, sec
     Raises:
         CheckError: it ended, does not answer, refuses a name of its own, or lets in without the login asked for.
     """
-    port = urlsplit(command.urls[0]).port or 80
-    near = urlsplit(command.urls[0]).hostname or "127.0.0.1"
-    near = near if near.replace(".", "").isdigit() else "127.0.0.1"
+    near, port = command.near, command.port
     deadline = time.monotonic() + seconds
-    while _status(near, port, "/health", f"127.0.0.1:{port}") != 200:
+    while _status(near, port, "/health", f"{near}:{port}") != 200:
         if server.poll() is not None:
             raise CheckError(f"the server ended with {server.returncode}; what it printed says why")
         if time.monotonic() > deadline:

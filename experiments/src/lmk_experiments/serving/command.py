@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmk_experiments.mirror.address import is_postgres, take_login, with_driver, without_credentials
+from lmk_experiments.mirror.address import explain, is_postgres, take_login, with_driver, without_credentials
 from lmk_experiments.mirror.lock import locked
 from lmk_experiments.mirror.store import StoreError, database_file, make_tables, quiet_mlflow
 from lmk_experiments.mirror.ui import check_free
@@ -39,6 +39,8 @@ class ServerCommand:
         argv: the command; it holds no secret.
         settings: variables that it needs besides those of this process; some are secret.
         address: its database, without credentials.
+        near: an address by which this machine reaches it.
+        port: where it listens.
         urls: where nodes find it, by each of its names; the first is the one to give away.
         login: whether it asks for one.
         open_to_all: whether anyone who reaches this machine reads and writes everything.
@@ -48,6 +50,8 @@ class ServerCommand:
     argv: list[str]
     settings: dict[str, str]
     address: str
+    near: str
+    port: int
     urls: list[str]
     login: bool
     open_to_all: bool
@@ -106,11 +110,12 @@ def server_command(
         users, notes = login_settings(folder, admin, permission, draft=draft)
         settings |= users
         argv += ["--app-name", "basic-auth"]
-    wide = host in EVERYWHERE
+    wide = host == EVERYWHERE
     local = is_loopback(host)
     called = [host] if not wide else [*names, *names_of_this_machine()] or ["127.0.0.1"]
     urls = [f"http://{name}:{port}" for name in dict.fromkeys(called) if "*" not in name]
-    return ServerCommand(argv, settings, without_credentials(uri), urls, login, not (local or login), notes)
+    near = "127.0.0.1" if wide else host
+    return ServerCommand(argv, settings, without_credentials(uri), near, port, urls, login, not (local or login), notes)
 
 
 def backend_uri(folder: Path) -> str:
@@ -152,5 +157,9 @@ def foreign_artifacts(command: ServerCommand) -> list[str]:
     """Experiments whose artifacts are in a folder, which a client on another machine would look for on its own disk."""
     from mlflow import MlflowClient
 
-    found = MlflowClient(command.settings[DATABASE]).search_experiments(max_results=1000)
+    try:
+        found = MlflowClient(command.settings[DATABASE]).search_experiments(max_results=1000)
+    except Exception as error:  # every driver has its own errors
+        reason = explain(error, command.address, command.settings[DATABASE])
+        raise StoreError(f"cannot use the database {command.address}: {reason}") from error
     return [one.name for one in found if (one.artifact_location or "").startswith(("file:", "/", "./"))]

@@ -6,7 +6,7 @@ import re
 import socket
 from collections.abc import Sequence
 
-EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - what a person may ask for
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what a person may ask for
 _LOCAL = ("localhost", "127.0.0.1")
 _LOCAL_6 = ("[::1]", "[[]::1]:*")
 """Where a word has a star, MLflow takes brackets for a pattern."""
