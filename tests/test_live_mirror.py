@@ -93,7 +93,7 @@ def test_a_job_whose_server_is_killed_goes_on_and_a_sync_completes_it(
         tracking_server.kill()
         with root.start(1) as second:  # which never sees a server
             pass
-        until(lambda: root.said(0))
+        until(lambda: root.said(0) and root.said(1))
         time.sleep(1)
         go_on(root, 0)
     assert (first.returncode, second.returncode) == (0, 0)
