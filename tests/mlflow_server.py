@@ -15,7 +15,7 @@ from signal import SIGKILL, Signals
 from urllib.error import URLError
 from urllib.request import urlopen
 
-START_SECONDS = 300.0
+START_SECONDS = 900.0
 """How long a server may take to answer on a busy machine."""
 _SMALL = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -93,7 +95,7 @@ def test_a_job_whose_server_is_killed_goes_on_and_a_sync_completes_it(
         tracking_server.kill()
         with root.start(1) as second:  # which never sees a server
             pass
-        until(lambda: root.said(0))
+        until(lambda: root.said(0) and root.said(1))
         time.sleep(1)
         go_on(root, 0)
     assert (first.returncode, second.returncode) == (0, 0)
@@ -160,6 +162,24 @@ def test_a_cell_that_another_process_is_just_writing_is_left_for_the_next_sync(m
     assert len(report.warnings) == 1
     assert f"left for the next sync: the MLflow run of cell {root.ids[0]} is held by process" in report.warnings[0]
     assert sync(root.path, uri=root.store).created == 1
+
+
+def test_what_a_short_job_said_is_read_although_it_is_over(tmp_path: Path) -> None:
+    root = Root(tmp_path / "runs", "http://127.0.0.1:9")
+    with root.start(LMK_LIVE_SECONDS="0"):
+        pass
+    words = "".join(json.dumps([word, str(root.cell().folder)]) + "\n" for word in ("follow", "leave"))
+    gone = "1"  # the process that has started it is another one by now
+    done = subprocess.run(
+        [sys.executable, "-m", "lmk_experiments.mirror.live.follow", str(root.path), gone],
+        input=words,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LMK_STORE": root.store},
+    )
+    assert (done.returncode, done.stdout) == (0, "left\n")
+    assert f"server {root.store} cannot be used now" in done.stderr
 
 
 def test_a_database_is_not_written_by_a_job(tmp_path: Path) -> None:

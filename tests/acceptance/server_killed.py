@@ -1,11 +1,12 @@
 """Whether a training notices what becomes of its tracking server: steps per second with it up, killed, silent, failing.
 
-    python tests/acceptance/server_killed.py [--rounds 4] [--seconds 20]
+    python tests/acceptance/server_killed.py [--rounds 2] [--times 4] [--seconds 20]
 
-One small training mirrors itself, every second, to a server that is changed under it in rounds: ``up``; ``killed``
-(nobody listens); ``silent`` (takes connections, never answers); ``failing`` (answers 500 to everything). Each stretch
-is compared with the ``up`` of its round, so that a machine whose other work comes and goes matters less: steps per
-second, and steps per second of the training's own processor time, which others' work does not touch. A second
+One small training mirrors itself, every second, to a server that is changed under it: some times ``up`` and ``silent``
+(takes connections, never answers) in turn, then ``killed`` (nobody listens) and ``failing`` (answers 500 to everything)
+in turn, then it is started again. Each stretch is compared with the ``up`` of the same number, so that a machine whose
+other work comes and goes matters less: steps per second, and steps per second of the training's own processor time,
+which others' work touches less. A second
 training has no server from its first step to its last. Then the server is started once more, and one `lmk sync` must
 complete both runs and a second write nothing. Minutes on a quiet machine.
 """
@@ -74,7 +75,8 @@ work_on(Cell(folder), work)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--times", type=int, default=4, help="that each state comes in a round")
     parser.add_argument("--seconds", type=float, default=20.0, help="of one stretch")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -82,7 +84,8 @@ def main() -> None:
         place = Path(folder)
         with mlflow_server(f"sqlite:///{place}/server.db", place / "artifacts") as server:
             root = make_root(place / "runs", 2)
-            stretches = changing(root, server, arguments.rounds, arguments.seconds, random.Random(arguments.seed))
+            draw = random.Random(arguments.seed)
+            stretches = changing(root, server, arguments.rounds, arguments.times, arguments.seconds, draw)
             report(root, stretches)
             server.kill()
             with training(root, 1, server):  # no server for the whole run
@@ -92,7 +95,7 @@ def main() -> None:
 
 
 class Stretch(NamedTuple):
-    """A state of the server in one round, between which times it held, and the training's processor seconds then."""
+    """The number-th time of a state of the server: from when to when, and the training's processor seconds within."""
 
     number: int
     state: str
@@ -107,28 +110,30 @@ def used_by(process: psutil.Process) -> float:
     return times.user + times.system
 
 
-def changing(root: Path, server: Server, rounds: int, seconds: float, draw: random.Random) -> list[Stretch]:
+def changing(root: Path, server: Server, rounds: int, times: int, seconds: float, draw: random.Random) -> list[Stretch]:
     """Change the server under one training."""
     stretches = []
     with training(root, 0, server) as process:
-        for number in range(rounds):
-            for state in draw.sample(("up", *STATES), 4):
-                with held(server, state):
-                    if state == "up":
-                        wait_for_the_mirror(root)
-                    time.sleep(SETTLE_SECONDS)
-                    began, used = time.time(), used_by(process)
-                    time.sleep(seconds)
-                    stretches.append(Stretch(number, state, began, time.time(), used_by(process) - used))
-                if not server.answers():
+        for first in range(0, rounds * times, times):
+            for states in (("up", "silent"), ("killed", "failing")):
+                if states == ("killed", "failing"):
                     server.kill()
-                    server.start()
+                for number in range(first, first + times):
+                    for state in draw.sample(states, 2):
+                        with held(server, state):
+                            if state == "up":
+                                wait_for_the_mirror(root)
+                            time.sleep(SETTLE_SECONDS)
+                            began, used = time.time(), used_by(process)
+                            time.sleep(seconds)
+                            stretches.append(Stretch(number, state, began, time.time(), used_by(process) - used))
+            server.start()
     return stretches
 
 
 def wait_for_the_mirror(root: Path) -> None:
     """Until the training has noticed that the server is up: in the base of all ratios it mirrors itself."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while (text := (root / "log-0").read_text()).count("cannot be used") > text.count("answers again"):
         assert time.monotonic() < deadline, text
         time.sleep(0.2)
@@ -136,12 +141,10 @@ def wait_for_the_mirror(root: Path) -> None:
 
 @contextmanager
 def held(server: Server, state: str) -> Generator[None]:
-    """The server in this state."""
+    """The server in this state; one that nobody listens for is down already."""
+    failing = http.server.ThreadingHTTPServer(("127.0.0.1", server.port), Failing) if state == "failing" else None
     if state == "silent":
         server.signal(SIGSTOP)
-    elif state in ("killed", "failing"):
-        server.kill()
-    failing = http.server.ThreadingHTTPServer(("127.0.0.1", server.port), Failing) if state == "failing" else None
     if failing is not None:
         threading.Thread(target=failing.serve_forever, daemon=True).start()
     try:
@@ -191,17 +194,19 @@ def training(root: Path, number: int, server: Server) -> Generator[psutil.Proces
 
 
 def report(root: Path, stretches: list[Stretch]) -> None:
-    """Print the steps per second of each state, as ratios to the ``up`` of the same round, and the longest pause."""
+    """Print the steps per second of each state, as ratios to the ``up`` of the same number, and the longest pause."""
     lines = (training_cell(root, f"{1:012x}").folder / "metrics.jsonl").read_text().splitlines()
     times = [json.loads(line)["time"] for line in lines]
     within = {one: [time for time in times if one.began <= time < one.ended] for one in stretches}
     for what, seconds in (("second", lambda one: one.ended - one.began), ("processor second", lambda one: one.used)):
         speed = {(one.number, one.state): EVERY * len(within[one]) / seconds(one) for one in stretches}
-        rounds = sorted({number for number, _ in speed})
-        up = [speed[number, "up"] for number in rounds]
-        print(f"steps per {what}, up: {statistics.median(up):.1f}, {min(up):.1f} to {max(up):.1f} in {len(up)} rounds")
+        numbers = sorted({number for number, _ in speed})
+        up = [speed[number, "up"] for number in numbers]
+        print(
+            f"steps per {what}, up: {statistics.median(up):.1f}, {min(up):.1f} to {max(up):.1f} in {len(up)} stretches"
+        )
         for state in STATES:
-            ratios = [speed[number, state] / speed[number, "up"] for number in rounds]
+            ratios = [speed[number, state] / speed[number, "up"] for number in numbers]
             print(f"  {state}: {statistics.median(ratios):.3f} of it, from {min(ratios):.3f} to {max(ratios):.3f}")
     for state in ("up", *STATES):
         pauses = [after - before for one in stretches if one.state == state for before, after in pairwise(within[one])]

@@ -164,8 +164,11 @@ def main() -> None:
 def _lines(job: int, idle: Callable[[], None]) -> Generator[bytes]:
     """The lines of standard input as they come; ``idle`` is called between them, once a second or so."""
     rest = b""
-    while os.getppid() == job:
+    while True:
         if not select.select([0], [], [], 1.0)[0]:
+            # A short job may be over before this process has begun: what it said is read all the same.
+            if os.getppid() != job:
+                return
             idle()
             continue
         chunk = os.read(0, 65536)
