@@ -1,4 +1,4 @@
-"""Memory and time of RetroMAE by the length of a text, on a CPU: a child process for each length.
+"""Memory and time of RetroMAE by the length of a text, on a CPU: a process for each length.
 
 python benchmarks/retromae.py decoder           # of the decoder and the scores: the peak of forward and backward
 python benchmarks/retromae.py step              # of a whole step: packed encoder, decoder, both losses, backward
@@ -10,12 +10,10 @@ FlexAttention on a GPU against the blocks is benchmarks/gpu_retromae.py.
 from __future__ import annotations
 
 import argparse
+import os
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,33 +34,35 @@ def main() -> None:
     parser.add_argument("what", choices=("decoder", "step"))
     parser.add_argument("--encoder", choices=("modernbert", "gte"), default="modernbert")
     parser.add_argument("--texts", type=int, default=1, help="texts of each length")
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.child:
-        child(asked, asked.child)
-        return
+    torch.set_num_threads(1)
+    step = decoder_step if asked.what == "decoder" else whole_step(asked.encoder, asked.texts)
     what = f"decoder of {DIM} dimensions, {HEADS} heads, and the scores of {VOCABULARY} words"
     if asked.what == "step":
-        what = f"a step of {asked.encoder}: 4 layers of 64 dimensions, decoder, both losses of 2,000 words, landmarks"
+        what = f"a step of {asked.encoder}: 4 layers of 64 dimensions, decoder, both losses, landmarks"
     print(f"{what}; {asked.texts} text(s), float32, one thread")
     print("tokens   peak MB   bytes a token   seconds   (a whole mask of one byte a pair, MB)")
     for length in LENGTHS:
-        command = [sys.executable, __file__, asked.what, "--encoder", asked.encoder, "--texts", str(asked.texts)]
-        out = subprocess.run([*command, "--child", str(length)], check=True, capture_output=True, text=True).stdout
-        peak, seconds = (float(value) for value in out.split()[-2:])
+        peak, seconds = alone(step, length)
         whole = length * length / 1e6
         print(f"{length:6} {peak / 1e6:9.2f} {peak / length:15.0f} {seconds:9.2f}   {whole:8.1f}", flush=True)
 
 
-def child(asked: argparse.Namespace, length: int) -> None:
-    """One forward and backward pass in this process."""
-    torch.set_num_threads(1)
-    step = decoder_step if asked.what == "decoder" else whole_step(asked.encoder, asked.texts)
-    step(64)  # what is loaded and kept by the first one is none of the text's
-    before = _peak()
-    began = time.perf_counter()
-    step(length)
-    print(_peak() - before, time.perf_counter() - began)
+def alone(step: Callable[[int], None], length: int) -> tuple[int, float]:
+    """Peak in bytes, and seconds, of one forward and backward pass in a process that was forked for it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        step(64)  # what is kept by the first one is none of the text's
+        before, began = _peak(), time.process_time()
+        step(length)
+        os.write(writer, f"{_peak() - before} {time.process_time() - began}".encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        peak, seconds = said.read().split()
+    os.waitpid(child, 0)
+    return int(peak), float(seconds)
 
 
 def decoder_step(length: int) -> None:
@@ -92,19 +92,19 @@ def whole_step(kind: str, count: int) -> Callable[[int], None]:
     }[kind]
     torch.manual_seed(0)
     config = make_config(
-        vocab_size=2000, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=2,
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=2,
         pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1, eos_token_id=2, max_position_embeddings=8192,
     )  # fmt: skip
     whole = make_model(config)
-    encoder = whole.base_model
-    model = RetroMae(PooledEncoder(encoder, PoolingConfig("landmark", granularity=32)), LanguageHead(whole))
-    masking = Masking(0.3, 0.5, 4, np.arange(5, 2000, dtype=np.int32))
+    head = nn.Sequential(*(part for name, part in whole.named_children() if name != whole.base_model_prefix))
+    model = RetroMae(PooledEncoder(whole.base_model, PoolingConfig("landmark", granularity=32)), head)
+    masking = Masking(0.3, 0.5, 4, np.arange(5, VOCABULARY, dtype=np.int32))
 
     def step(length: int) -> None:
         draw = np.random.RandomState(0)
         texts = []
         for _ in range(count):
-            ids = draw.randint(5, 2000, size=length).astype(np.int32)
+            ids = draw.randint(5, VOCABULARY, size=length).astype(np.int32)
             pooled = np.arange(32, length, 33)
             ids[0], ids[pooled] = 1, 2
             layout = Layout(ids.tolist(), pooled.tolist())
@@ -115,18 +115,6 @@ def whole_step(kind: str, count: int) -> Callable[[int], None]:
         (losses.encoder / len(batch.masked) + losses.decoder / len(batch.guessed)).backward()
 
     return step
-
-
-class LanguageHead(nn.Module):
-    """The head and the scores of a masked language model of transformers."""
-
-    def __init__(self, whole: Any) -> None:
-        super().__init__()
-        self.head, self.decoder = getattr(whole, "head", None) or whole.lm_head, getattr(whole, "decoder", None)
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        made = self.head(hidden)
-        return made if self.decoder is None else self.decoder(made)
 
 
 def make_sight(length: int) -> Sight:
