@@ -22,7 +22,7 @@ import random
 import tempfile
 import time
 import warnings
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,13 +63,16 @@ GROUPS = {
 """The first group with a word that an operator's name begins with, after `autograd::engine::evaluate_function: `."""
 
 
+Times = dict[str, float]
+
+
 @dataclass(frozen=True)
 class Found:
     """What one piece of work cost, in milliseconds a repetition."""
 
     whole: float
-    operators: Counter[str]
-    outside: dict[str, float]
+    operators: Times
+    outside: Times
     """Of what is in no operator, the parts that were timed."""
 
 
@@ -172,7 +175,7 @@ def profile_encode(folder: Path, texts: list[str], repetitions: int, trace: Path
     longest = 4096 if len(texts) < 4 else 128
     embedder = Embedder.from_pretrained(folder, "landmark", 32, max_length=longest, device="cpu")
     embedder.encode(texts)
-    spent: Counter[str] = Counter()
+    spent: Times = defaultdict(float)
     with (
         timed(PoolingTokenizer, "tokenize", spent),
         timed(PoolingTokenizer, "lay_out", spent),
@@ -187,7 +190,7 @@ def profile_encode(folder: Path, texts: list[str], repetitions: int, trace: Path
 
 
 @contextmanager
-def timed(owner: Any, name: str, spent: Counter[str]) -> Iterator[None]:
+def timed(owner: Any, name: str, spent: Times) -> Iterator[None]:
     """Adds up the seconds of a method."""
     method: Callable[..., Any] = getattr(owner, name)
 
@@ -196,7 +199,7 @@ def timed(owner: Any, name: str, spent: Counter[str]) -> Iterator[None]:
         try:
             return method(*arguments, **options)
         finally:
-            spent[name] += time.perf_counter() - began  # ty: ignore[invalid-assignment]
+            spent[name] += time.perf_counter() - began
 
     setattr(owner, name, measured)
     try:
@@ -205,9 +208,9 @@ def timed(owner: Any, name: str, spent: Counter[str]) -> Iterator[None]:
         setattr(owner, name, method)
 
 
-def collect(profiler: Any, whole: float, repetitions: int, outside: dict[str, float], trace: Path | None) -> Found:
+def collect(profiler: Any, whole: float, repetitions: int, outside: Times, trace: Path | None) -> Found:
     """The self times of all operators."""
-    operators: Counter[str] = Counter()
+    operators: Times = defaultdict(float)
     for event in profiler.key_averages():
         operators[event.key] += event.self_cpu_time_total / 1000 / repetitions
     if trace:
@@ -218,17 +221,17 @@ def collect(profiler: Any, whole: float, repetitions: int, outside: dict[str, fl
 
 def show(title: str, found: Found) -> None:
     """A line a group with its largest operators, largest first."""
-    groups: dict[str, Counter[str]] = {}
+    groups: dict[str, Times] = {}
     for operator, spent in found.operators.items():
-        groups.setdefault(group_of(operator), Counter())[operator] += spent
+        groups.setdefault(group_of(operator), {})[operator] = spent
     print(f"\n{title}: {found.whole:.1f} ms")
     rest = found.whole - sum(found.operators.values())
-    lines = [(sum(own.values()), name, own) for name, own in groups.items()]
-    lines.append((rest, "no operator", Counter(found.outside)))
+    lines: list[tuple[float, str, Times]] = [(sum(own.values()), name, own) for name, own in groups.items()]
+    lines.append((rest, "no operator", found.outside))
     for spent, name, own in sorted(lines, key=lambda line: -line[0]):
         largest = ", ".join(
             f"{operator.removeprefix('aten::')} {100 * each / found.whole:.1f}"
-            for operator, each in own.most_common(4)
+            for operator, each in sorted(own.items(), key=lambda one: -one[1])[:4]
             if each > found.whole / 500
         )
         print(f"  {100 * spent / found.whole:5.1f} %  {name:28} {largest}", flush=True)

@@ -80,7 +80,7 @@ def text_room(pooling: PoolingConfig, max_length: int) -> int:
         (510, 495)
     """
     sizes = pooling.granularity
-    if pooling.kind != "landmark" or isinstance(sizes, str):
+    if pooling.kind != "landmark" or sizes is None or isinstance(sizes, str):
         return max(max_length - 2, 1)
     smallest = min(sizes) if isinstance(sizes, tuple) else sizes
     return max((max_length - 1) * smallest // (smallest + 1), 1)
