@@ -50,13 +50,13 @@ POOLING = {"kind": "landmark", "granularity": 32}
 GROUPS = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::matmul", "aten::linear", "aten::baddbmm"),
     "attention": ("scaled_dot_product", "_flash_attention", "_fused_sdp"),
+    "optimizer": ("_fused_adam", "_foreach_norm", "aten::_foreach", "aten::lerp", "Optimizer"),
     "layer norm": ("layer_norm",),
     "GELU": ("gelu",),
-    "products (mul, div)": ("aten::mul", "aten::div", "aten::addcmul", "aten::_foreach_mul", "aten::pow", "aten::neg"),
-    "sums (add, sub, sum)": ("aten::add", "aten::sub", "aten::sum", "aten::mean", "aten::rsub", "aten::_foreach_add"),
+    "products (mul, div)": ("aten::mul", "aten::div", "aten::addcmul", "aten::pow", "aten::neg"),
+    "sums (add, sub, sum)": ("aten::add", "aten::sub", "aten::sum", "aten::mean", "aten::rsub"),
     "copies": ("aten::copy_", "aten::cat", "aten::clone", "aten::contiguous", "aten::fill_", "aten::zero_"),
     "index (embeddings, gathers)": ("aten::index", "aten::embedding", "aten::gather", "aten::scatter", "aten::where"),
-    "optimizer": ("_fused_adam", "_foreach_norm", "aten::_foreach", "aten::lerp", "Optimizer"),
     "loss": ("softmax", "nll_loss", "cross_entropy", "logsumexp", "aten::exp", "aten::log"),
     "new arrays": ("aten::empty", "aten::new_", "aten::zeros", "aten::resize_", "aten::set_"),
 }
