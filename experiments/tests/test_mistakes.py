@@ -269,14 +269,15 @@ def test_a_file_that_is_no_mapping(text: str, says: str, tmp_path: Path) -> None
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["retromae", "table6"])
-def test_a_pretraining_alone_is_refused(name: str, tmp_path: Path) -> None:
-    if name == "table6":
-        value = {**FILES["preset.yaml"], "model": {"path": "org/one"}, "pooling": {"kind": "cls"}, "init": "retromae"}
-        write(tmp_path, {"own.yaml": value})
-        name = str(tmp_path / "own.yaml")
-    with pytest.raises(ConfigError, match="a pre-training is made for a row of a grid"):
-        load_training_file(name)
+def test_a_pretraining_alone_is_told_what_its_preset_leaves_open() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_training_file("retromae")
+    assert "retromae.yaml: model: this key is required and is not there; it can be given by --set model.path=" in str(
+        caught.value
+    )
+    assert "retromae.yaml: pooling: this key is required and is not there; it can be given by --set 'pooling=" in str(
+        caught.value
+    )
 
 
 def test_a_training_without_a_model_names_its_file() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 import yaml
 
 from lmk_experiments.cli.follow import _choose, _of_row, _shared, show_tail
+from lmk_experiments.cli.show_plan import cell_state as cell_state_name
+from lmk_experiments.cli.show_plan import plan_json
+from lmk_experiments.costs import plan_costs
 from lmk_experiments.grids import Plan, load_grid_file, make_plan
 from lmk_experiments.jobs.check import check_data
 from lmk_experiments.jobs.fan import make_jobs, write_cells
@@ -32,6 +36,7 @@ from lmk_experiments.submit.states import cell_state, grid_states
 from lmk_experiments.tables import collect, load_source
 from lmk_experiments.upkeep import find_leftovers
 from lmk_slurm import Sighting
+from lmk_slurm.checks import check_jobs
 from lmk_train.config import TrainConfig
 from lmk_train.data import DataError
 
@@ -210,3 +215,35 @@ def test_faulty_texts_are_told_before_anything_starts(plan: Plan, tmp_path: Path
     with pytest.raises(DataError, match=r"texts.jsonl:2: key 'text' is missing"):
         check_data(plan, lambda kind, identity: False, read.append)
     check_data(plan, lambda kind, identity: True, read.append)
+
+
+def test_a_pretraining_that_has_served_and_is_gone_is_not_made_again(plan: Plan, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    record = write_cells(plan, root, None)
+    first = pretraining_cell(root, record.pretrainings[0].id)
+    first.finish(1.0, model="model")
+    assert "pretrain one" in {job.name for job in make_jobs(record, root, plan)}
+    one, two = (training_cell(root, training.id) for training in record.trainings if training.row != "plain")
+    one.finish(1.0, model="model")
+    shutil.rmtree(first.folder)
+
+    record = write_cells(plan, root, None)  # "two" still starts from it
+    assert (first.folder / "cell.json").exists()
+    jobs = {job.name: job for job in make_jobs(record, root, plan)}
+    assert jobs["train two"].after == ("pretrain one",)
+    shutil.rmtree(first.folder)
+    assert [cell.state.name for cell in grid_states(record, root).cells if cell.kind == "pretraining"] == ["planned"]
+
+    two.finish(1.0, model="model")
+    record = write_cells(plan, root, None)
+    assert not first.folder.exists()
+    jobs = {job.name: job for job in make_jobs(record, root, plan)}
+    assert "pretrain one" not in jobs
+    assert jobs["train two"].after == ()
+    assert [cell.kind for cell in grid_states(record, root).cells if cell.kind == "pretraining"] == []
+    check_jobs(list(jobs.values()))
+    costs = plan_costs([plan], root, None, lambda kind, identity: cell_state_name(root, kind, identity) == "done")
+    (shown,) = plan_json(plan, root, costs)["pretrainings"]
+    assert shown["state"] == "not needed"
+    (tmp_path / "texts.jsonl").write_text("not JSON")
+    check_data(plan, lambda kind, identity: cell_state_name(root, kind, identity) == "done", lambda _: None)

@@ -1,10 +1,11 @@
 """RetroMAE on a real text: do both losses fall, and does the decoder read the pooled vector?
 
-Pre-trains a small new ModernBERT on all but the last tenth of a plain text and then measures the decoder's loss on that
-tenth: with the texts' own pooled vectors, and with those of other texts of the batch. Only a decoder that uses the
-vector, and an encoder that puts something into it, make the second one worse. Some minutes on one core.
+Pre-trains a small new encoder (ModernBERT or gte) on all but the last tenth of a plain text and then measures the
+decoder's loss on that tenth: with the texts' own pooled vectors, and with those of other texts of the batch. Only a
+decoder that uses the vector, and an encoder that puts something into it, make the second one worse. Some minutes on one
+core.
 
-    python tests/acceptance/retromae_on_text.py FILE.txt [--pooling landmark|variable|cls] [--steps 1500]
+    python tests/acceptance/retromae_on_text.py FILE.txt [--pooling landmark|variable|cls] [--encoder modernbert|gte]
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
+from transformers import (
+    GteConfig,
+    GteModel,
+    ModernBertConfig,
+    ModernBertModel,
+    PreTrainedTokenizerFast,
+)
 
 from lmk_core.recording import NullRecorder
 from lmk_train import PretrainConfig, TrainConfig, pretrain, train
@@ -34,6 +41,9 @@ POOLINGS = {
     "landmark": {"kind": "landmark", "granularity": 8},
     "variable": {"kind": "landmark", "granularity": [4, 8, 16]},
 }
+
+
+ENCODERS = {"modernbert": (ModernBertConfig, ModernBertModel), "gte": (GteConfig, GteModel)}
 
 
 class Printing(NullRecorder):
@@ -57,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--pooling", choices=POOLINGS, default="landmark")
+    parser.add_argument("--encoder", choices=ENCODERS, default="modernbert")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--length", type=int, default=32)
@@ -70,7 +81,7 @@ def _run(asked: argparse.Namespace, folder: Path) -> None:
     cut = text.index("\n\n", len(text) * 9 // 10)
     for part, content in (("train", text[:cut]), ("test", text[cut:])):
         (folder / f"{part}.txt").write_text(content, encoding="utf-8")
-    make_encoder(folder / "base", text[:cut], asked.length)
+    make_encoder(folder / "base", text[:cut], asked.length, asked.encoder)
     values = {
         "method": "retromae",
         "model": {"path": str(folder / "base")},
@@ -83,7 +94,7 @@ def _run(asked: argparse.Namespace, folder: Path) -> None:
     recorder, began = Printing(), time.monotonic()
     seed_everything(0)
     work = pre_training(config, recorder, Ranks())
-    print(f"{work.data.rows} texts of {asked.length} tokens, pooling {asked.pooling}")
+    print(f"{work.data.rows} texts of {asked.length} tokens, {asked.encoder}, pooling {asked.pooling}", flush=True)
     trainer = make_trainer(config, folder, [MetricsReporter(recorder, config.runtime.log_every, asked.steps)])
     trainer.fit(work.module, datamodule=work.data)
     print(f"trained for {time.monotonic() - began:.0f} s")
@@ -139,8 +150,8 @@ def fine_tune(config: PretrainConfig, folder: Path) -> None:
     print("fine-tune:", next(fields for kind, fields in recorder.events if kind == "initialized"))
 
 
-def make_encoder(folder: Path, text: str, length: int) -> None:
-    """A ModernBERT of 2 layers and 64 dimensions, and a byte-level BPE of 2,000 pieces."""
+def make_encoder(folder: Path, text: str, length: int, kind: str) -> None:
+    """A new encoder of 2 layers and 64 dimensions, and a byte-level BPE of 2,000 pieces."""
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -154,7 +165,8 @@ def make_encoder(folder: Path, text: str, length: int) -> None:
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
     fast.save_pretrained(folder)
     torch.manual_seed(0)
-    config = ModernBertConfig(
+    make_config, make_model = ENCODERS[kind]
+    config = make_config(
         vocab_size=len(fast),
         hidden_size=64,
         intermediate_size=96,
@@ -165,7 +177,7 @@ def make_encoder(folder: Path, text: str, length: int) -> None:
         bos_token_id=fast.cls_token_id,
         eos_token_id=fast.sep_token_id,
     )
-    ModernBertModel(config).save_pretrained(folder)
+    make_model(config).save_pretrained(folder)
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def test_texts_are_read_from_rows_and_from_plain_text(make_pretrain, tmp_path):
     config = make_pretrain(data={"train": [str(folder)], "max_length": 12})
     hf = AutoTokenizer.from_pretrained(config.model.path)
     data = PretrainingData(config, PoolingTokenizer(hf, PoolingConfig.from_dict(VARIABLE), 12))
-    read = [hf.decode(file[number][0]) for file in data.texts.files for number in range(len(file))]
+    read = [hf.decode(file[number].ids) for file in data.texts.files for number in range(len(file))]
     assert read == ["kaba", "lodo", "mipu", "nure", "sota taba\n"]
     assert data.summary()["found"] == {"without_text": 1}
 
@@ -230,14 +230,53 @@ def test_a_faulty_row_is_told_by_line(line, message, make_pretrain, tmp_path):
     assert message in str(raised.value)
 
 
-def test_landmarks_by_sentence_are_refused():
-    with pytest.raises(ValueError, match="no landmarks by sentence"):
-        PretrainConfig.model_validate(
-            {
-                "method": "retromae",
-                "model": {"path": "a"},
-                "pooling": {"kind": "landmark", "granularity": "sentence"},
-                "data": {"train": ["a"]},
-                "optim": {"steps": 1, "batch_size": 1, "learning_rate": 1},
-            }
-        )
+def test_landmarks_by_sentence(make_pretrain, make_config, tmp_path, recorder):
+    """The same maths: a landmark behind each sentence, words and masks as ever, and a fine-tune that goes on."""
+    from transformers import AutoTokenizer
+
+    from lmk_core.layouts import PoolingTokenizer
+    from lmk_core.pooling import PoolingConfig
+    from lmk_train.pretraining import PretrainingData
+
+    by_sentence = {"kind": "landmark", "granularity": "sentence"}
+    texts = ["Kaba lodo mipu. Nure kaba. Sota!", "Lodo kaba", "Mipu nure. " * 30]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts * 3))
+    changes = {"pooling": by_sentence, "data": {"train": [str(tmp_path / "texts.jsonl")], "max_length": 40}}
+    config = make_pretrain(**changes, optim__steps=1, optim__warmup_steps=0)
+    tokenizer = PoolingTokenizer(
+        AutoTokenizer.from_pretrained(config.model.path), PoolingConfig.from_dict(by_sentence), 40
+    )
+    data = PretrainingData(config, tokenizer)
+    keys = [key for step in range(2) for key in data.order().step(step)]
+    batch = data.collator([data.texts[key] for key in keys])
+    for key, masked in zip(keys, batch.texts, strict=True):
+        (wanted,) = tokenizer.layouts([texts[key.row % 3]])
+        assert (masked.layout.input_ids, masked.layout.pooled) == (wanted.input_ids, wanted.pooled)
+        assert not masked.masked[masked.layout.pooled].any()
+        assert masked.masked[masked.is_text].any()
+    pretrain(config, tmp_path / "abc", recorder)
+    train(make_config(pooling=by_sentence, optim__steps=0, init=str(tmp_path / "abc")), tmp_path / "b", recorder)
+    assert "initialized" in recorder.kinds()
+
+
+@pytest.mark.parametrize("pooling", [{"kind": "cls"}, LANDMARK, VARIABLE])
+def test_nothing_of_a_plain_text_is_left_out(pooling, make_pretrain, tmp_path):
+    """Each consecutive piece fits its layout whole, whatever sizes its landmarks have."""
+    from transformers import AutoTokenizer
+
+    from lmk_core.layouts import PoolingTokenizer
+    from lmk_core.pooling import PoolingConfig
+    from lmk_train.pretraining import PretrainingData
+
+    text = "kaba lodo mipu nure sota taba " * 40 + "\n\n" + "kabalodomipunuresotataba" * 20 + "\n"
+    (tmp_path / "a.txt").write_text(text)
+    config = make_pretrain(pooling=pooling, data={"train": [str(tmp_path / "a.txt")], "max_length": 16})
+    hf = AutoTokenizer.from_pretrained(config.model.path)
+    data = PretrainingData(config, PoolingTokenizer(hf, PoolingConfig.from_dict(pooling), 16))
+    read = [file[number] for file in data.texts.files for number in range(len(file))]
+    assert "".join(hf.decode(one.ids) for one in read).replace(" ", "") == text.replace(" ", "").replace("\n", "")
+    assert all(one.begins[0] for one in read[:10])
+    keys = [key for step in range(data.order().batches_per_epoch) for key in data.order().step(step)]
+    for key, masked in zip(keys, data.collator([data.texts[key] for key in keys]).texts, strict=True):
+        assert int(masked.is_text.sum()) == len(read[key.row])
+        assert len(masked.layout) <= 16

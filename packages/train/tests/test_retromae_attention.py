@@ -71,6 +71,31 @@ def test_flex_attention_asks_for_the_same_pairs():
         )
 
 
+def test_flex_attentions_question_is_the_dense_mask():
+    """Pair by pair; and no pair that is seen lies in a tile that its kernel would leave out."""
+    from torch.nn.attention.flex_attention import create_mask
+
+    from lmk_train.retromae.flex import TILE, block_mask
+
+    sight = make_sight([130, 3, 200, 1])
+    tokens = sight.bounds[-1]
+    behind = -tokens % TILE
+    mask = block_mask(sight, behind)
+    whole = tokens + behind
+    asked = create_mask(mask.mask_mod, 1, 1, whole, whole, device="cpu")[0, 0]
+    wanted = torch.zeros(whole, whole, dtype=torch.bool)
+    for start, stop in itertools.pairwise(sight.bounds):
+        wanted[start:stop, start:stop] = sight.of(start, slice(start, stop), stop)
+    assert torch.equal(asked[:tokens], wanted[:tokens])
+    assert asked.any(dim=1).all(), "a row that sees nothing is NaN"
+
+    listed = torch.zeros(whole // TILE, whole // TILE, dtype=torch.bool)
+    for row, (count, tiles) in enumerate(zip(mask.kv_num_blocks[0, 0], mask.kv_indices[0, 0], strict=True)):
+        listed[row, tiles[:count].long()] = True
+    assert not asked[~listed.repeat_interleave(TILE, 0).repeat_interleave(TILE, 1)].any()
+    assert not listed.all()
+
+
 def test_tiles_without_a_common_text_are_left_out():
     from lmk_train.retromae.flex import TILE, block_mask
 

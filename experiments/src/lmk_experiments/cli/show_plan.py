@@ -133,12 +133,18 @@ def cell_state(root: Path, kind: str, identity: str | None) -> str:
     return found.state().name
 
 
+def _training_state(planned: Any, kind: str, root: Path, costs: PlanCosts) -> str:
+    """``not needed`` of a pre-training that has served and is gone."""
+    state = cell_state(root, kind, planned.id)
+    return "not needed" if state == "planned" and cell_key(kind, planned) in costs.done else state
+
+
 def _json_of(planned: Any, kind: str, root: Path, costs: PlanCosts) -> dict[str, Any]:
     return {
         "row": planned.row,
         "seed": planned.seed,
         "id": planned.id,
-        "state": cell_state(root, kind, planned.id),
+        "state": _training_state(planned, kind, root, costs),
         "cost": asdict(costs.cells[cell_key(kind, planned)]),
         "config": planned.config.model_dump(mode="json"),
     }
@@ -153,7 +159,7 @@ def _training_lines(plan: Plan, root: Path, costs: PlanCosts) -> list[list[str]]
         optim = one.config.optim
         settings = [str(one.seed), _pooling(one.config.pooling.to_dict()), str(optim.steps), str(optim.batch_size)]
         spent = [_number(cost.gpu_hours), _disk([cost])]
-        lines.append([prefix + one.row, *settings, *spent, one.id or "-", cell_state(root, kind, one.id)])
+        lines.append([prefix + one.row, *settings, *spent, one.id or "-", _training_state(one, kind, root, costs)])
     return lines
 
 

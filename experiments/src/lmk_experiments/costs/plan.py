@@ -13,6 +13,7 @@ from lmk_experiments.costs.throughput import Throughput
 from lmk_experiments.costs.tokens import suite_tokens
 from lmk_experiments.datasets import is_data_reference, load_data_set, parse_reference
 from lmk_experiments.grids.plan import Plan, PlannedEvaluation, PlannedRow
+from lmk_experiments.grids.ready import needed_pretrainings
 from lmk_experiments.grids.size import ModelSize
 
 CHECKPOINTED = ("pretraining", "training")
@@ -24,6 +25,7 @@ class PlanCosts:
 
     cells: dict[tuple[str, ...], Cost] = field(default_factory=dict)
     done: set[tuple[str, ...]] = field(default_factory=set)
+    """Those that are done, and pre-trainings that have served."""
     data_gb: float = 0.0
     """Named data sets."""
     texts_gb: float = 0.0
@@ -102,6 +104,8 @@ def plan_costs(
             size = row.training.size
             make = _evaluation(evaluation, size, root, speed)
             add("evaluation", evaluation, make, row)
+    needed = {cell_key("pretraining", first) for plan in plans for first in needed_pretrainings(plan, is_done)}
+    costs.done |= {key for key in costs.cells if key[0] == "pretraining"} - needed
     costs.data_gb = sum(load_data_set(name).gb for name in names)
     costs.models_gb = sum((size.parameters + size.embedding_parameters) * 4 / 1e9 for size in models.values())
     costs.texts_gb = _texts_gb(list(suites.values()), root)

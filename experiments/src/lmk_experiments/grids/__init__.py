@@ -3,9 +3,10 @@
 Importing this package imports neither torch, lightning nor mlflow.
 """
 
+from lmk_experiments.grids.alone import Alone, load_training_file
 from lmk_experiments.grids.assumed import Assumption
 from lmk_experiments.grids.identity import NotBuilt, canonical, identity
-from lmk_experiments.grids.load import Grid, load_grid_file, load_training_file
+from lmk_experiments.grids.load import Grid, load_grid_file
 from lmk_experiments.grids.plan import (
     Plan,
     PlannedEvaluation,
@@ -19,6 +20,7 @@ from lmk_experiments.grids.size import ModelSize
 from lmk_experiments.grids.together import Counts, Difference, collected, count, difference
 
 __all__ = [
+    "Alone",
     "Assumption",
     "Counts",
     "Difference",

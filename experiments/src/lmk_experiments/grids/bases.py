@@ -47,8 +47,13 @@ class Extras:
         return self.size if layers.origin(("model", "path")).file == self.size_file else None
 
 
-def add_bases(layers: Layers, bases: object, document: Document, at: KeyPath, extras: Extras) -> None:
+def add_bases(
+    layers: Layers, bases: object, document: Document, at: KeyPath, extras: Extras, *, alone: bool = False
+) -> None:
     """Merge presets and model files into ``layers``, later ones winning.
+
+    Args:
+        alone: what is read is no row of a grid, and may itself be a pre-training.
 
     Raises:
         ConfigError: a file that is not there or is wrong.
@@ -65,7 +70,7 @@ def add_bases(layers: Layers, bases: object, document: Document, at: KeyPath, ex
             )
         kind = name.split("/")[0] if name.split("/")[0] in ("presets", "models") else "presets"
         base = load_document(*_found(name, kind, document, here))
-        if PRETRAINING_KEY in base.value:
+        if PRETRAINING_KEY in base.value and not alone:
             message = f"{name!r} is a pre-training; a row names it as init: {Path(name).stem}"
             raise ConfigError([document.problem(here, message)])
         layers.add(read_base(base, extras), base)

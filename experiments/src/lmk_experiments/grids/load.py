@@ -20,7 +20,7 @@ from lmk_experiments.configs import (
 from lmk_experiments.configs.document import parse_assignment
 from lmk_experiments.configs.errors import Path as KeyPath
 from lmk_experiments.grids.assumed import Assumption, of_a_grid, read_assumed
-from lmk_experiments.grids.bases import PRETRAINING_KEY, Extras, add_bases, read_base, read_pretraining, shown
+from lmk_experiments.grids.bases import Extras, add_bases, read_pretraining, shown
 from lmk_experiments.grids.expand import as_text, combinations, substitute, wrong_loops
 from lmk_experiments.grids.paths import localize, localize_suites
 from lmk_experiments.grids.schema import ROW_KEYS, GridFile, checked_name
@@ -30,7 +30,6 @@ from lmk_train.config import PretrainConfig, TrainConfig
 TRAINING_KEYS = tuple(TrainConfig.model_fields)
 
 USE_SEEDS = "a grid trains every row once for each of its `seeds`: write these, for example seeds: [0, 1, 2]"
-ONLY_IN_A_GRID = "a pre-training is made for a row of a grid, which names it as init and gives it model and pooling"
 
 
 @dataclass(frozen=True)
@@ -94,29 +93,6 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
     if problems := _each_once(problems + wrong):
         raise ConfigError(problems)
     return Grid(file, document, rows, [*assumed, *extras.assumed.values()])
-
-
-def load_training_file(name: str, assignments: tuple[str, ...] = ()) -> TrainConfig:
-    """Read one complete training: a preset by name, or a YAML file.
-
-    Raises:
-        ConfigError: as ``load_grid_file``; or it is a pre-training, or starts from one: these are rows of a grid.
-    """
-    path = find_file(name, "presets")
-    document = load_document(path, shown(path))
-    if PRETRAINING_KEY in document.value:
-        raise ConfigError([document.problem((PRETRAINING_KEY,), ONLY_IN_A_GRID)])
-    layers = Layers()
-    extras = Extras()
-    add_bases(layers, document.value.get("base", []), document, ("base",), extras)
-    layers.add({key: value for key, value in read_base(document, extras).items() if key != "base"}, document)
-    for text in assignments:
-        layers.add_assignment(text)
-    localize(layers)
-    config = validate(TrainConfig, layers.value, layers.problem)
-    if config.init is not None:
-        raise ConfigError([layers.problem(("init",), ONLY_IN_A_GRID)])
-    return config
 
 
 def _train_rows(

@@ -6,11 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lmk_experiments.datasets import DataSetMissing, data_files, data_path, is_data_reference
-from lmk_experiments.grids.plan import Plan
+from lmk_experiments.grids.plan import Plan, PlannedPretraining
 
 
 class NotReady(ValueError):
     """A plan cannot be run on this machine as it is; the message says why, a line a reason."""
+
+
+def needed_pretrainings(plan: Plan, is_done: Callable[[str, str], bool]) -> list[PlannedPretraining]:
+    """The pre-trainings that some unfinished training starts from. Any other has served: it is never made again.
+
+    Args:
+        is_done: as of ``check_ready``.
+    """
+    waiting = [one for one in plan.trainings if one.pretraining and not (one.id and is_done("training", one.id))]
+    starts = {one.pretraining.id for one in waiting if one.pretraining}
+    return [first for first in plan.pretrainings if first.id in starts]
 
 
 def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> None:
@@ -23,13 +34,8 @@ def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> 
         NotReady: published data that is not on this machine.
     """
     reasons: dict[str, None] = {}
-    needed = {
-        training.pretraining.id
-        for training in plan.trainings
-        if training.pretraining and not (training.id and is_done("training", training.id))
-    }
-    for first in plan.pretrainings:
-        if first.id in needed and not (first.id and is_done("pretraining", first.id)):
+    for first in needed_pretrainings(plan, is_done):
+        if not (first.id and is_done("pretraining", first.id)):
             for reference in first.config.data.paths:
                 _look(lambda reference=reference: data_files(reference, root), reference, reasons)
     for training in plan.trainings:

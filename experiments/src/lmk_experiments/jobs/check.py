@@ -8,6 +8,7 @@ from pathlib import Path
 from lmk_eval.labels.folder import read_labels
 from lmk_eval.tasks.folder import read_folder
 from lmk_experiments.grids import Plan
+from lmk_experiments.grids.ready import needed_pretrainings
 from lmk_train.data.reading import check_file
 from lmk_train.pretraining.reading import check_texts
 
@@ -23,7 +24,7 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
     Raises:
         ValueError: a faulty line; the message names file, line and key, and what would be valid.
     """
-    for first in plan.pretrainings:
+    for first in needed_pretrainings(plan, is_done):
         if first.id is None or not is_done("pretraining", first.id):
             data = first.config.data
             for reference in filter(_is_here, data.paths):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedPretraining, PlannedTraining
+from lmk_experiments.grids.ready import needed_pretrainings
 from lmk_experiments.jobs.shares import share_of
 from lmk_experiments.profiles import Facts, Profile, resources_of, shares_of, split_by
 from lmk_experiments.records import (
@@ -50,6 +51,7 @@ def write_cells(
     plan: Plan, root: Path, table: dict[str, object] | None, report: Callable[[str], None] = lambda _: None
 ) -> GridRecord:
     """Make the folder of every cell of ``plan`` and record the plan. Cells that are there already stay as they are.
+    A pre-training that has served, and whose folder is gone, gets none.
 
     A ``DONE.json`` that cannot be read is moved aside, so that no job takes it for the mark of finished work.
 
@@ -61,7 +63,7 @@ def write_cells(
     """
     record = record_of(plan, table)
     cells: list[Cell] = []
-    for first in plan.pretrainings:
+    for first in needed_pretrainings(plan, _is_done(root)):
         cell = pretraining_cell(root, _known(first.id))
         cells.append(cell.create("pretraining", first.config.model_dump(mode="json")))
     for training in plan.trainings:
@@ -79,7 +81,8 @@ def write_cells(
 
 def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | None = None) -> list[Job]:
     """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else, or, where the
-    resources cut it into shares, for the jobs of these; a training waits for the pre-training that it starts from.
+    resources cut it into shares, for the jobs of these; a training waits for the pre-training that it starts from. One
+    that has served, since all that start from it are done, has no job unless it is done itself.
 
     Args:
         profile: what jobs ask there. Without one they run on this machine, each as one process: a training starts its
@@ -90,8 +93,11 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
     """
     jobs: list[Job] = []
     before: dict[str, str] = {}
+    needed = [first.id for first in needed_pretrainings(plan, _is_done(root))]
     for first in plan.pretrainings:
         cell = pretraining_cell(root, _known(first.id))
+        if first.id not in needed and cell.done() is None:
+            continue
         job = _training_job(f"pretrain {_label(first, record)}", cell, _pretraining_facts(first), plan, profile)
         before[_known(first.id)] = job.name
         jobs.append(job)
@@ -99,8 +105,8 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
         cell = training_cell(root, _known(planned.id))
         label = _label(planned, record)
         train = _training_job(f"train {label}", cell, _training_facts(planned), plan, profile)
-        if planned.pretraining is not None:
-            train = replace(train, after=(before[_known(planned.pretraining.id)],))
+        if planned.pretraining is not None and planned.pretraining.id in before:
+            train = replace(train, after=(before[planned.pretraining.id],))
         jobs.append(train)
         for suites, evaluations in _split(plan, planned, profile):
             readings = [evaluation_cell(root, _known(evaluation.id)) for evaluation in evaluations]
@@ -193,6 +199,11 @@ def _pretraining_facts(first: PlannedPretraining) -> Facts:
 
 def _one_seed(record: GridRecord) -> bool:
     return len({training.seed for training in record.trainings}) == 1
+
+
+def _is_done(root: Path) -> Callable[[str, str], bool]:
+    """Whether a training is done."""
+    return lambda _, identity: training_cell(root, identity).done() is not None
 
 
 def _marker(cell: Cell) -> Path:

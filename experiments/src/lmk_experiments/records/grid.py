@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from lmk_experiments.records.atomic import read_record, write_json
-from lmk_experiments.records.cell import is_identity
+from lmk_experiments.records.cell import is_identity, pretraining_cell, training_cell
 from lmk_experiments.records.shapes import (
     FLAG,
     LIST,
@@ -144,6 +144,19 @@ def _elsewhere(value: Any, place: str) -> ElsewhereRecord:
         for task, values in tasks.items():
             checked_values(values, NUMBER, f"{place}.scores.{suite}.{task}")
     return ElsewhereRecord(**held)
+
+
+def pretrainings_in_use(record: GridRecord, root: Path) -> list[TrainingRecord]:
+    """The grid's pre-trainings, but for those that have served and whose folders are gone: nobody makes them again."""
+    gone = {
+        first.id
+        for first in record.pretrainings
+        if not (pretraining_cell(root, first.id).folder / "cell.json").exists()
+    }
+    if gone:
+        cells = [training_cell(root, one.id) for one in record.trainings]
+        gone -= {before.id for cell in cells if cell.done() is None and (before := cell.waits_for()) is not None}
+    return [first for first in record.pretrainings if first.id not in gone]
 
 
 class GridPreparing(ValueError):

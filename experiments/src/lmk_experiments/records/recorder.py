@@ -21,6 +21,7 @@ _SAID = {
     "resumed": "goes on from step {step}",
     "preempted": "told to stop by {signal}; step {step} is saved, and the same command goes on there",
     "already_trained": "was trained already",
+    "initialized": "starts from pre-training {pretraining}: its {weights_loaded} weights are loaded, of {weights} here",
     "checkpoint_unreadable": "{path} is damaged and was kept as {kept}",
 }
 

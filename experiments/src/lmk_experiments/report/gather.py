@@ -23,6 +23,7 @@ from lmk_experiments.records import (
     training_cell,
 )
 from lmk_experiments.records.attempts import Attempt, starts_of
+from lmk_experiments.records.grid import pretrainings_in_use
 from lmk_experiments.tables import Comparing, Table, collect, load_source
 from lmk_experiments.tables.source import Source
 
@@ -134,7 +135,8 @@ def gather(
     ui = without_credentials(ui) if ui is not None else None
     source = load_source(root, record)
     table = collect(record, source, tests=Comparing(intervals=True) if source.scores else None)
-    cells = [_ran(pretraining_cell(root, one.id), "pretraining", one.row, one.seed, ui) for one in record.pretrainings]
+    first = pretrainings_in_use(record, root)
+    cells = [_ran(pretraining_cell(root, one.id), "pretraining", one.row, one.seed, ui) for one in first]
     cells += [_ran(training_cell(root, one.id), "training", one.row, one.seed, ui) for one in record.trainings]
     cells += [
         _ran(evaluation_cell(root, identity), "evaluation", row.row, row.seed, ui, suite)

@@ -15,6 +15,7 @@ from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pr
 from lmk_experiments.records.attempts import OUT_OF_MEMORY, Attempt, attempts, gpu_hours
 from lmk_experiments.records.cell import FAILURES, is_stop
 from lmk_experiments.records.claim import heartbeat, read_claim
+from lmk_experiments.records.grid import pretrainings_in_use
 from lmk_experiments.records.state import format_seconds
 from lmk_experiments.records.tickets import JobNote, last_job
 from lmk_experiments.submit.estimates import read_estimates
@@ -268,11 +269,10 @@ def _more_memory(job: JobNote) -> str:
 
 def _cells(record: GridRecord, root: Path) -> list[tuple[Cell, str, str, int, str]]:
     pretrainings = [
-        (pretraining_cell(root, first.id), "pretraining", first.row, first.seed, "") for first in record.pretrainings
+        (pretraining_cell(root, one.id), "pretraining", one.row, one.seed, "")
+        for one in pretrainings_in_use(record, root)
     ]
-    trainings = [
-        (training_cell(root, training.id), "training", training.row, training.seed, "") for training in record.trainings
-    ]
+    trainings = [(training_cell(root, one.id), "training", one.row, one.seed, "") for one in record.trainings]
     evaluations = [
         (evaluation_cell(root, identity), "evaluation", row.row, row.seed, suite)
         for row in record.rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator
-from pydantic_core import PydanticCustomError
 
 from lmk_core.pooling import PoolingConfig
 from lmk_train.config.base import CONTENT, TRANSIENT, Section
@@ -25,7 +24,7 @@ class PretrainDataConfig(Section):
 
     train: tuple[str, ...] = Field(min_length=1, json_schema_extra=CONTENT)
     """Files and folders of texts: JSON lines (also compressed) and parquet, of whose rows the key `text` is read, and
-    plain text (`.txt`), which is cut at blank lines where it is longer than `max_length`."""
+    plain text (`.txt`), of which longer ones are consecutive texts that each fit `max_length`: nothing is left out."""
 
     max_length: int = Field(default=512, ge=2)
     """Tokens of a text, special tokens included."""
@@ -93,12 +92,6 @@ class PretrainConfig(Section):
     @field_validator("pooling")
     @classmethod
     def _can_be_trained(cls, pooling: PoolingConfig) -> PoolingConfig:
-        if pooling.granularity == "sentence":
-            raise PydanticCustomError(
-                "no_sentences",
-                "a pre-training has no landmarks by sentence: words are masked as the tokenizer cuts a whole text; "
-                "valid: a size, or a list of sizes",
-            )
         return check_trainable(pooling)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from lmk_train.data.loading import StepData
 from lmk_train.data.reading import Findings, data_files
 from lmk_train.data.sampling import BatchOrder, RowKey
 from lmk_train.pretraining.cache import TextCache, TextFile
+from lmk_train.pretraining.tokens import WordTokens
 from lmk_train.retromae import MaskedText, Masking
 
 _MASKS = 2**32 - 3
@@ -57,7 +58,7 @@ class TextBatch:
         return self
 
 
-class Texts(Dataset[tuple[RowKey, NDArray[np.int32], NDArray[np.bool_]]]):
+class Texts(Dataset[tuple[RowKey, WordTokens]]):
     """All texts of a pre-training, tokenized, file after file."""
 
     def __init__(self, config: PretrainConfig, cache: TextCache) -> None:
@@ -73,9 +74,9 @@ class Texts(Dataset[tuple[RowKey, NDArray[np.int32], NDArray[np.bool_]]]):
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def __getitem__(self, index: RowKey) -> tuple[RowKey, NDArray[np.int32], NDArray[np.bool_]]:
+    def __getitem__(self, index: RowKey) -> tuple[RowKey, WordTokens]:
         which = int(np.searchsorted(self._ends, index.row, side="right"))
-        return (index, *self.files[which][index.row - (int(self._ends[which - 1]) if which else 0)])
+        return index, self.files[which][index.row - (int(self._ends[which - 1]) if which else 0)]
 
 
 class MaskingCollator:
@@ -96,12 +97,16 @@ class MaskingCollator:
                 "set tokenizer.cls_token"
             )
 
-    def __call__(self, examples: Sequence[tuple[RowKey, NDArray[np.int32], NDArray[np.bool_]]]) -> TextBatch:
-        keys, ids, begins = zip(*examples, strict=True)
+    def __call__(self, examples: Sequence[tuple[RowKey, WordTokens]]) -> TextBatch:
+        keys, read = zip(*examples, strict=True)
         pooling, seed = self.config.pooling, self.config.seed
-        bounds = np.concatenate([[0], np.cumsum([len(one) for one in ids])]).astype(np.int64)
         length = self.config.data.max_length
-        texts = TokenizedTexts(np.concatenate(ids), bounds, limit=length)
+        texts = TokenizedTexts(
+            np.concatenate([one.ids for one in read]), _bounds([len(one) for one in read]), limit=length
+        )
+        if pooling.granularity == "sentence":
+            ends = np.concatenate([one.ends for one in read]).astype(np.int64)
+            texts = replace(texts, pieces=ends, piece_bounds=_bounds([len(one.ends) for one in read]))
         sizes = None
         if isinstance(pooling.granularity, tuple):
             sizes = [draw_granularity(pooling.granularity, seed, key.epoch, key.row, 0) for key in keys]
@@ -109,14 +114,18 @@ class MaskingCollator:
         masked = [
             MaskedText.make(
                 layout,
-                own,
+                own.begins,
                 self.masking,
                 landmarks=pooling.kind == "landmark",
                 draw=np.random.RandomState([seed, key.epoch, key.row, _MASKS]),
             )
-            for layout, own, key in zip(layouts, begins, keys, strict=True)
+            for layout, own, key in zip(layouts, read, keys, strict=True)
         ]
         return TextBatch(tuple(masked), torch.tensor([key.row for key in keys]))
+
+
+def _bounds(lengths: list[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 class PretrainingData(StepData):

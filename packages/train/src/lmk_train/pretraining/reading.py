@@ -11,7 +11,8 @@ from lmk_train.data.reading.cases import Findings
 from lmk_train.data.reading.files import Progress, data_files, is_plain_text, read_records, read_text_lines
 
 CHARACTERS_A_TOKEN = 4
-"""About as many as a token of English has: a plain text is cut into pieces of that many times ``max_length``."""
+"""About as many as a token of English has: a plain text is tokenized in pieces of that many times ``max_length``, and
+those that have more tokens than fit are cut once more."""
 
 EMPTY = "without_text"
 """Counts texts of white space alone, which are left out: nothing can be learnt from them."""
