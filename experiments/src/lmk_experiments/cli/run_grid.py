@@ -19,7 +19,7 @@ WAIT_SECONDS = 0.5
 
 
 def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) -> int:
-    """Run a grid to its table. Returns the exit code: 0 when every cell is done, 1 otherwise."""
+    """Run a grid to its table and figures. Returns the exit code: 0 when every cell is done, 1 otherwise."""
     from lmk_experiments.cli.show_plan import cell_state
     from lmk_experiments.jobs.check import check_data
     from lmk_experiments.jobs.fan import make_jobs
@@ -82,10 +82,24 @@ def sync_records(root: Path, record: GridRecord, *, wait_seconds: float = 5.0) -
 
 def _finish(root: Path, record: GridRecord) -> None:
     from lmk_experiments.cli.tables import table_text
+    from lmk_experiments.records.figures import figures_text, has_table
 
     typer.echo("")
-    typer.echo(table_text(record.name, root))
-    typer.echo(f"\n{what_next(record.name, root)}")
+    if has_table(record):
+        typer.echo(table_text(record.name, root))
+    if record.analyses:
+        typer.echo(figures_text(root, record))
+    typer.echo(f"\n{what_next(record.name, root) if has_table(record) else _after_figures(record.name, root)}")
+
+
+def _after_figures(grid: str, root: Path) -> str:
+    return next_steps(
+        [
+            (again("status", grid, root), "every cell: state, attempts, folder"),
+            (again("report", grid, root), "one HTML page: the figures with their captions and numbers"),
+            (again("ui", "", root), "the runs with the figures as their artifacts, in the MLflow UI"),
+        ]
+    )
 
 
 def what_next(grid: str, root: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmk_eval.suites import Suite
+from lmk_experiments.costs.analysis import analysis_cost
 from lmk_experiments.costs.estimate import Cost, evaluation_cost, pretraining_cost, total, training_cost
 from lmk_experiments.costs.throughput import Throughput
 from lmk_experiments.costs.tokens import suite_tokens
@@ -16,6 +17,7 @@ from lmk_experiments.grids.plan import Plan, PlannedEvaluation, PlannedRow
 from lmk_experiments.grids.size import ModelSize
 
 CHECKPOINTED = ("pretraining", "training")
+KINDS = (*CHECKPOINTED, "evaluation", "analysis")
 
 
 @dataclass
@@ -40,8 +42,9 @@ class PlanCosts:
 
     def to_json(self) -> dict[str, Any]:
         """For programs: hours by kind and in all, and disk."""
-        every = ("pretraining", "training", "evaluation")
-        whole, left = self.of(*every), self.of(*every, left=True)
+        whole, left = self.of(*KINDS), self.of(*KINDS, left=True)
+        # Analyses are named where there are some: without, everything reads as it did.
+        every = [kind for kind in KINDS if kind != "analysis" or any(key[0] == kind for key in self.cells)]
         return {
             "gpu_hours": _rounded(whole.gpu_hours),
             "gpu_hours_left": _rounded(left.gpu_hours),
@@ -102,6 +105,11 @@ def plan_costs(
             size = row.training.size
             make = _evaluation(evaluation, size, root, speed)
             add("evaluation", evaluation, make, row)
+        for analysis in plan.analyses:
+            names |= {parse_reference(one)[0] for one in analysis.references if is_data_reference(one)}
+            for task in analysis.tasks:
+                suites.setdefault(task.name, Suite(name="texts", tasks=(task,)))
+            add("analysis", analysis, lambda one=analysis: analysis_cost(one, speed))
     costs.data_gb = sum(load_data_set(name).gb for name in names)
     costs.models_gb = sum((size.parameters + size.embedding_parameters) * 4 / 1e9 for size in models.values())
     costs.texts_gb = _texts_gb(list(suites.values()), root)

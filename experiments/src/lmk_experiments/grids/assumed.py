@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any
 
 from pydantic import BaseModel
@@ -109,4 +110,8 @@ def _fields(model: Any) -> Mapping[str, Any]:
 
 
 def _type(annotation: Any) -> Any:
+    """The type without its marks and without ``None``."""
+    members = [one for one in getattr(annotation, "__args__", ()) if one is not type(None)]
+    if isinstance(annotation, UnionType) and len(members) == 1:
+        annotation = members[0]
     return getattr(annotation, "__origin__", annotation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lmk_experiments.mirror.marks import Marks
@@ -64,10 +65,13 @@ class Writer:
         """Write the tags that differ."""
         self._batches(run.info.run_id, tags=_differing(tags, run.data.tags))
 
-    def upload(self, run: Run, name: str, text: str) -> bool:
-        """Write an artifact; a refusal is a warning, since the records hold the same."""
+    def upload(self, run: Run, name: str, content: str | Path) -> bool:
+        """Write an artifact, text or a file as it is; a refusal is a warning, since the records hold the same."""
         try:
-            self.store.client.log_text(run.info.run_id, text, name)
+            if isinstance(content, Path):
+                self.store.client.log_artifact(run.info.run_id, str(content))
+            else:
+                self.store.client.log_text(run.info.run_id, content, name)
         except Exception as error:  # noqa: BLE001  an artifact store may fail in any way of its own
             reason = str(error).strip().partition("\n")[0]
             self.warnings.append(f"{name} of run {run.info.run_name} was not taken by the artifact store: {reason}")
@@ -123,6 +127,10 @@ class Writer:
         for name, text in wanted.artifacts.items():
             if marks.artifacts.get(name) != digest(text) and self.upload(run, name, text):
                 marks.artifacts[name] = digest(text)
+                marks.save()
+        for name, (file, mark) in wanted.files.items():
+            if marks.artifacts.get(name) != mark and self.upload(run, name, file):
+                marks.artifacts[name] = mark
                 marks.save()
 
     def _batches(
