@@ -56,7 +56,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = folder / "runs/data"
     corpus = data / "mteb/MultiLongDocRetrieval/en"
     (corpus / "qrels").mkdir(parents=True)
-    texts = [" ".join(f"the {word} of number {n} is {n * 7}" for n in range(60)) for word in "list file key word".split()]
+    texts = [
+        " ".join(f"the {word} of number {n} is {n * 7}" for n in range(60)) for word in "list file key word".split()
+    ]
     documents = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate([*texts, "too short"])]
     (corpus / "corpus.jsonl").write_text("\n".join(documents) + "\n")
     (corpus / "queries.jsonl").write_text('{"_id": "q0", "text": "list"}\n')

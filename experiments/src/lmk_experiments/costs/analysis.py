@@ -50,5 +50,9 @@ def _tokens(entry: Entry, granularity: int) -> float | None:
             return None if entry.max_length is None else float(entry.limit * entry.max_length)
         case CostEntry():
             readings = (1 + len(entry.granularity)) * ((entry.rounds + 1) if entry.rounds else 0)
-            return None if entry.max_length is None and readings else float(entry.limit * (entry.max_length or 0) * readings)
+            return (
+                None
+                if entry.max_length is None and readings
+                else float(entry.limit * (entry.max_length or 0) * readings)
+            )
     return None

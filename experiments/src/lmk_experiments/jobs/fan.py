@@ -52,9 +52,7 @@ def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
 
 def _analysis_record(planned: PlannedAnalysis) -> AnalysisRecord:
     trainings = [_known(one.id) for one in planned.trainings]
-    return AnalysisRecord(
-        _known(planned.id), planned.row, planned.seed, planned.entry.kind, planned.title, trainings
-    )
+    return AnalysisRecord(_known(planned.id), planned.row, planned.seed, planned.entry.kind, planned.title, trainings)
 
 
 def write_cells(

@@ -4,7 +4,14 @@ Importing this package imports neither torch, lightning nor mlflow.
 """
 
 from lmk_experiments.records.atomic import read_json, write_json
-from lmk_experiments.records.cell import Cell, CellError, analysis_cell, evaluation_cell, pretraining_cell, training_cell
+from lmk_experiments.records.cell import (
+    Cell,
+    CellError,
+    analysis_cell,
+    evaluation_cell,
+    pretraining_cell,
+    training_cell,
+)
 from lmk_experiments.records.claim import Claim, ClaimedElsewhere
 from lmk_experiments.records.grid import (
     AnalysisRecord,

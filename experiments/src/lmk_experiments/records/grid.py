@@ -212,7 +212,12 @@ def _part(value: Any, shape: Shape, place: str) -> dict[str, Any]:
     """The keys of ``shape`` alone: what a later version has added is left out."""
     part = {key: checked(value, shape, place)[key] for key in shape}
     checked_values(part.get("evaluations", {}), TEXT, f"{place}.evaluations")
-    for identity in (part.get("id"), part.get("training"), *part.get("evaluations", {}).values(), *part.get("trainings", [])):
+    for identity in (
+        part.get("id"),
+        part.get("training"),
+        *part.get("evaluations", {}).values(),
+        *part.get("trainings", []),
+    ):
         if identity is not None and not is_identity(identity):
             raise RecordError(f"{place}: {identity!r} is not a cell's identity: 12 hex digits are")
     return part

@@ -128,9 +128,11 @@ def gather(
         raise ValueError(f"--mlflow-ui {ui}: an address is needed, http://127.0.0.1:5000 for example")
     ui = without_credentials(ui) if ui is not None else None
     source = load_source(root, record)
-    table = collect(record, source, tests=Comparing(intervals=True) if source.scores else None) if has_table(
-        record
-    ) else None
+    table = (
+        collect(record, source, tests=Comparing(intervals=True) if source.scores else None)
+        if has_table(record)
+        else None
+    )
     cells = [_ran(one, ui) for one in list_cells(record, root)]
     configs = {one.cell.id: config for one in cells if one.kind != "evaluation" and (config := _config(one.cell))}
     shown = profiles(record, source)

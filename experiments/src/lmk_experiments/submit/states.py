@@ -152,7 +152,9 @@ def grid_states(record: GridRecord, root: Path) -> GridStates:
         ended = sighting is not None and (sighting.phase is Phase.ENDED or sighting.state == GONE.state)
         active = state.name in _ACTIVE and not (ended and state.name != "running")
         job = job or last_job(cell.folder)
-        cells.append(CellState(cell, one.kind, one.row, one.seed, one.suite, state, job, active, estimates.get(cell.id)))
+        cells.append(
+            CellState(cell, one.kind, one.row, one.seed, one.suite, state, job, active, estimates.get(cell.id))
+        )
     return GridStates(cells, warning)
 
 

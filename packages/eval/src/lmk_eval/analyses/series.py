@@ -68,7 +68,9 @@ def long_texts(
 
     def enough(some: Sequence[str]) -> list[bool]:
         nonlocal longest
-        shortest = [min(counts) for counts in zip(*(_lengths(one, list(some), min_tokens) for one in series), strict=True)]
+        shortest = [
+            min(counts) for counts in zip(*(_lengths(one, list(some), min_tokens) for one in series), strict=True)
+        ]
         longest = max(longest, *shortest)
         return [count >= min_tokens for count in shortest]
 
