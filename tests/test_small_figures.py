@@ -38,7 +38,7 @@ SMALLER: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small presets and models under the names of the large ones, and a root that holds data as `lmk fetch` leaves it."""
+    """Small presets and models under the names of the large ones, and a root with data as if fetched."""
     folder = tmp_path_factory.mktemp("figures")
     built = build("quickstart-tiny", folder / "runs")
     for kind in ("presets", "models"):
@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = data / "mteb/MultiLongDocRetrieval/en"
     (corpus / "qrels").mkdir(parents=True)
     texts = [
-        " ".join(f"the {word} of number {n} is {n * 7}" for n in range(60)) for word in "list file key word".split()
+        " ".join(f"the {word} of number {n} is {n * 7}" for n in range(60)) for word in ["list", "file", "key", "word"]
     ]
     documents = [json.dumps({"_id": f"d{n}", "text": text}) for n, text in enumerate([*texts, "too short"])]
     (corpus / "corpus.jsonl").write_text("\n".join(documents) + "\n")

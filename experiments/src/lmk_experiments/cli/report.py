@@ -41,9 +41,10 @@ def report(
 ) -> None:
     """Write a grid's report: one HTML page that needs no network, for the browser, the phone and the printer.
 
-    The table with its tests, the figures of its analyses, bars with 95% intervals, quality against length and place, curves of training, GPU hours
-    estimated and used, what ran where and how often it was restarted, code and configurations. A grid that is half done
-    has a page too, which says what is missing. It is read from the records alone.
+    The table with its tests, the figures of its analyses, bars with 95% intervals, quality against length and place,
+    curves of training, GPU hours estimated and used, what ran where and how often it was restarted, code and
+    configurations. A grid that is half done has a page too, which says what is missing. It is read from the records
+    alone.
     """
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.grids.schema import checked_name

@@ -17,7 +17,8 @@ def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> 
     """See that everything a plan's cells need is here or can be made. Looks, and changes nothing.
 
     Args:
-        is_done: whether the cell of this kind (``pretraining``, ``training``, ``evaluation``, ``analysis``) and identity is done.
+        is_done: whether the cell of this kind (``pretraining``, ``training``, ``evaluation``, ``analysis``) and
+            identity is done.
 
     Raises:
         NotReady: published data that is not on this machine.

@@ -131,17 +131,12 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
             count = shares_of(plan.resources, {evaluation.suite.name for evaluation in evaluations}, profile)
             shares = _share_jobs(score, readings, count)
             jobs += [*shares, replace(score, after=tuple(share.name for share in shares) or score.after)]
-    jobs += [_analysis_job(one, record, root, before, plan, profile) for one in plan.analyses]
+    jobs += [_analysis_job(one, root, before, plan, profile) for one in plan.analyses]
     return jobs
 
 
 def _analysis_job(
-    planned: PlannedAnalysis,
-    record: GridRecord,
-    root: Path,
-    before: Mapping[str, str],
-    plan: Plan,
-    profile: Profile | None,
+    planned: PlannedAnalysis, root: Path, before: Mapping[str, str], plan: Plan, profile: Profile | None
 ) -> Job:
     cell = analysis_cell(root, _known(planned.id))
     several = len([one for one in plan.analyses if one.row == planned.row]) > 1

@@ -43,7 +43,8 @@ def _check(facts: Facts, chosen: dict[str, Any]) -> None:
         )
     if facts.kind != "training" and (tasks, chosen["nodes"]) != (1, 1):
         raise ValueError(
-            f"{facts.kind} of {facts.row}: resources ask for {tasks} tasks on {chosen['nodes']} nodes; valid: one on one"
+            f"{facts.kind} of {facts.row}: resources ask for {tasks} tasks on {chosen['nodes']} nodes; "
+            "valid: one on one"
         )
 
 

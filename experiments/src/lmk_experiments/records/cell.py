@@ -81,7 +81,8 @@ class Cell:
     def waits_for(self) -> Cell | None:
         """The cell that this one starts from: an evaluation's training, a fine-tune's pre-training; or ``None``.
 
-        Of an analysis, the first of its trainings that is not done, else the first. A record that cannot be read names none.
+        Of an analysis, the first of its trainings that is not done, else the first. A record that cannot be read names
+        none.
         """
         try:
             config = self.config

@@ -41,8 +41,8 @@ def _attention(options: Options, summary: Sequence[Line]) -> tuple[str, str]:
 
 def _lengths(options: Options, summary: Sequence[Line]) -> tuple[str, str]:
     shown = (
-        "Left or above: the share of texts (%) by their length in tokens, special tokens included, in bins that double. "
-        "Right or below: the share of texts (%) that a maximum length cuts."
+        "First panel: the share of texts (%) by their length in tokens, special tokens included, in bins that double. "
+        "Second panel: the share of texts (%) that a maximum length cuts."
     )
     said = [
         f"{line['data']}: {line['texts']:,} texts, half of them of up to {line['median']:,.0f} tokens, 99% of up to "

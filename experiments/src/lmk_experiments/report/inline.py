@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET  # noqa: S405  entities are refused below, before anything is parsed
+import xml.etree.ElementTree as ET
 from html import escape
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _TAGS = frozenset(
-    "svg g defs clipPath path rect circle ellipse line polyline polygon use text tspan pattern title desc".split()
+    {"svg", "g", "defs", "clipPath", "path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "use", "text"}
+    | {"tspan", "pattern", "title", "desc"}
 )
 """Elements that draw. No script, no style sheet, no image, no link, no foreign content."""
-_ATTRIBUTES = frozenset(
-    "d x y x1 y1 x2 y2 cx cy r rx ry width height points transform viewBox patternUnits patternTransform "
-    "patternContentUnits clip-path clip-rule fill fill-opacity fill-rule stroke stroke-width stroke-opacity "
-    "stroke-dasharray stroke-dashoffset stroke-linecap stroke-linejoin stroke-miterlimit opacity "
-    "text-anchor preserveAspectRatio".split()
+_PAINT = frozenset(
+    {"fill", "fill-opacity", "fill-rule", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity"}
+    | {"stroke-dashoffset", "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "clip-path", "clip-rule"}
 )
-_STYLES = frozenset({*(name for name in _ATTRIBUTES if "-" in name), "fill", "stroke", "opacity"})
+_ATTRIBUTES = _PAINT | frozenset(
+    {"d", "x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "r", "rx", "ry", "width", "height", "points", "transform"}
+    | {"viewBox", "patternUnits", "patternTransform", "patternContentUnits", "text-anchor", "preserveAspectRatio"}
+)
+_STYLES = _PAINT | {"text-anchor"}
 """Properties of a style attribute that are kept."""
 _VALUE = re.compile(r"[-#%,.() \w+]*")
 _LOCAL = re.compile(r"url\(#([\w:.-]+)\)")

@@ -35,8 +35,8 @@ def render_page(gathered: Gathered) -> str:
     figures = f"{len(record.analyses)} analyses, " if record.analyses else ""
     facts = (
         f"Grid {record.name}: {before}{len(record.trainings)} trainings, {len({row.row for row in record.rows})} rows, "
-        f"{figures}{done} of {len(gathered.cells)} cells done. Written {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC "
-        f"from the records under {gathered.root}."
+        f"{figures}{done} of {len(gathered.cells)} cells done. Written "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC from the records under {gathered.root}."
     )
     return "\n".join(
         [

@@ -12,7 +12,6 @@ from lmk_eval.analyses.attention.profile import By, Curve
 from lmk_eval.analyses.figures.style import GREY, MARKERS, legend_below, line_style, panels, plain_ticks
 from lmk_eval.analyses.figures.words import plain_number
 
-
 _EVERY = 6
 """Bins from one marker of a line to the next."""
 

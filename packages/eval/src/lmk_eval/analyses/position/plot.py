@@ -52,5 +52,5 @@ def _panel(axes: Axes, names: Sequence[str], rows: Sequence[Row]) -> None:
     axes.margins(x=0.06)
     for place, label in enumerate(labels):
         count = next(row["queries"] for row in rows if row["group"] == label)
-        axes.annotate(f"{count}", (place, 1), (0, -1), ("data", "axes fraction"), "offset points", fontsize=7, ha="center",
-                      va="top", color=GREY)  # fmt: skip
+        axes.annotate(f"{count}", (place, 1), (0, -1), ("data", "axes fraction"), "offset points", fontsize=7,
+                      ha="center", va="top", color=GREY)  # fmt: skip
