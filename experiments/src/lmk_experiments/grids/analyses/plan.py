@@ -178,8 +178,9 @@ def _identity(planned: PlannedAnalysis, content: Fingerprint) -> str | None:
         options = config["options"]
         options |= {key: _content(options[key], content) for key in ("folder", "tokenizer") if key in options}
         if "texts" in options:
-            held = texts_of(planned.entry)
-            options["texts"] = {name: _content(one, content) for name, one in held.items()}
+            # What `lengths` compares stands in its plot by name; elsewhere there is one source, whatever it is called.
+            held = {name: _content(one, content) for name, one in texts_of(planned.entry).items()}
+            options["texts"] = held if isinstance(planned.entry, LengthsEntry) else list(held.values())
         return identity({"kind": "analysis", **config}, content)
     except NotBuilt:
         return None
