@@ -165,7 +165,7 @@ def test_an_unknown_key_at_the_top(folder: Path) -> None:
     changed(folder, seedz=[0])
     assert problems(folder).endswith(
         f"g.yaml:{line_of(folder, 'seedz')}: seedz: unknown key; did you mean 'seeds'? "
-        "Valid: grid, title, base, seeds, train, evaluate, rows, resources, table, assumed, collection"
+        "Valid: grid, title, base, seeds, train, evaluate, analyze, rows, resources, table, assumed, collection"
     )
 
 

@@ -32,6 +32,7 @@ def identities(plan: Plan) -> dict[str, Any]:
             f"{row.row}, seed {row.training.seed}": {one.suite.name: one.id for one in row.evaluations}
             for row in plan.rows
         },
+        "analyses": {f"{one.row}, seed {one.seed}": one.id for one in plan.analyses},
     }
 
 
@@ -41,8 +42,8 @@ def test_golden_identities(tmp_path: Path) -> None:
         GOLDEN.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
     for name in GRIDS:
-        for kind in ("pretrainings", "trainings", "evaluations"):
-            assert found[name][kind] == golden[name][kind], (
+        for kind in ("pretrainings", "trainings", "evaluations", "analyses"):
+            assert found[name][kind] == golden[name].get(kind, {}), (
                 f"identities of {name} changed, so cells would be made anew; where that is meant, see this file's top"
             )
     assert found.keys() == golden.keys()

@@ -18,6 +18,7 @@ from lmk_experiments.tables.spec import TableSpec
 from lmk_train.config import PretrainConfig, TrainConfig
 
 PAPER = [f"table{number}" for number in range(1, 7)]
+FIGURES = ["fig2", "fig3", "fig4"]
 #         fine-tunes, pre-trainings, rows
 COUNTS = {
     "table1": (10, 0, 14),
@@ -42,11 +43,39 @@ def test_each_grid_alone(plans: dict[str, Plan]) -> None:
 
 
 def test_all_six_together(plans: dict[str, Plan]) -> None:
-    assert collected("paper") == PAPER
+    assert collected("paper") == [*FIGURES, *PAPER]
     assert collected("appendix") == ["table7"]
     together = asdict(count(plans[name] for name in PAPER))
     assert together.pop("evaluations") == 264
+    assert together.pop("analyses") == 0
     assert together == {"fine_tunes": 42, "pretrainings": 4, "rows": 51, "distinct_readings": 49}
+
+
+def test_figures_train_nothing_that_a_table_does_not(plans: dict[str, Plan], tmp_path: Path) -> None:
+    figures = {name: make_plan(load_grid_file(name), tmp_path) for name in FIGURES}
+    assert [len(plan.trainings) for plan in figures.values()] == [6, 0, 1]
+    of_table4 = {one.id: one.row for one in plans["table4"].trainings}
+    assert all(of_table4[one.id] == one.row for one in figures["fig2"].trainings)
+    of_table1 = {one.id: one.row for one in plans["table1"].trainings}
+    assert [of_table1[one.id] for one in figures["fig4"].trainings] == ["lmk-var"]
+    together = count([*(plans[name] for name in PAPER), *figures.values()])
+    assert (together.fine_tunes, together.rows, together.analyses) == (42, 51, 3)
+
+
+def test_figures_are_those_of_sections_3_and_6(tmp_path: Path) -> None:
+    found = {}
+    for name in FIGURES:
+        (analysis,) = make_plan(load_grid_file(name), tmp_path).analyses
+        found[name] = analysis.config()
+    options = {name: config["options"] for name, config in found.items()}
+    assert options["fig2"]["layer"] == -1
+    assert max(options["fig2"]["max_length"]) == 8192
+    assert options["fig2"]["texts"] == options["fig4"]["texts"]
+    assert (options["fig2"]["texts"]["mteb"], options["fig2"]["texts"]["subsets"]) == ("MultiLongDocRetrieval", ["en"])
+    assert options["fig3"]["texts"] == {"MS MARCO documents": "data:msmarco-document"}
+    assert options["fig3"]["tokenizer"] == "answerdotai/ModernBERT-base"
+    assert (options["fig4"]["min_chunks"], options["fig4"]["k"]) == (256, 10)
+    assert found["fig4"]["series"][0]["pooling"]["granularity"] == 32
 
 
 def test_two_fine_tunes_and_their_evaluations_are_shared_with_table_1(plans: dict[str, Plan]) -> None:
@@ -168,7 +197,8 @@ def test_assumptions_are_no_part_of_an_identity(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", shipped_names("grids"))
 def test_every_grid_loads(name: str, tmp_path: Path) -> None:
-    assert make_plan(load_grid_file(name), tmp_path).rows
+    plan = make_plan(load_grid_file(name), tmp_path)
+    assert plan.rows or plan.analyses
     assert not list(tmp_path.rglob("cell.json"))
 
 

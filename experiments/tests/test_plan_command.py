@@ -30,7 +30,8 @@ def test_all_as_json(say: Say) -> None:
     plan = json.loads(say("plan", "--all", "--json"))
     numbers = {key: plan[key] for key in ("fine_tunes", "pretrainings", "rows", "distinct_readings")}
     assert numbers == {"fine_tunes": 42, "pretrainings": 4, "rows": 51, "distinct_readings": 49}
-    assert list(plan["grids"]) == [f"table{number}" for number in range(1, 7)]
+    assert list(plan["grids"]) == ["fig2", "fig3", "fig4", *(f"table{number}" for number in range(1, 7))]
+    assert (plan["analyses"], plan["grids"]["fig2"]["analyses"]) == (3, 1)
     assert (plan["appendix"]["table7"]["fine_tunes"], plan["appendix"]["table7"]["rows"]) == (10, 14)
     assert plan["cost"]["gpu_hours"] > 100
     assert plan["cost"]["basis"]["training"].startswith("formula, 8 FLOP")
@@ -38,7 +39,7 @@ def test_all_as_json(say: Say) -> None:
 
 def test_all_for_people(say: Say) -> None:
     text = say("plan", "--all")
-    assert "42 fine-tunes and 4 pre-trainings, 51 rows (49 distinct readings)" in text
+    assert "42 fine-tunes and 4 pre-trainings, 51 rows (49 distinct readings), 264 evaluations, 3 analyses" in text
     assert "GPU hours" in text
     assert text.index("appendix, counted apart") < text.index("table7")
 

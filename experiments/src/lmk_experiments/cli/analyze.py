@@ -52,7 +52,8 @@ def analyze_attention(
         Literal["tokens", "fraction"], typer.Option(help="Positions in tokens, or as a fraction of the document.")
     ] = "tokens",
     bins: Annotated[int, typer.Option(min=1, help="Bins of positions, of equal width.")] = 32,
-    documents: Annotated[int, typer.Option(min=1, help="So many documents, the first that are long enough.")] = 50,
+    documents: Annotated[int, typer.Option(min=1, help="So many documents, drawn among those long enough.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw of documents.")] = 0,
     min_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of a document at least; default: the largest --max-length.")
     ] = None,
@@ -82,6 +83,7 @@ def analyze_attention(
             documents=documents,
             min_tokens=min_tokens,
             layer=layer,
+            seed=seed,
             recorder=progress,
         )
 
@@ -134,7 +136,8 @@ def analyze_landmarks(
     max_length: Annotated[
         int | None, typer.Option(min=2, help="Tokens a document; default: what --max-chunks chunks take.")
     ] = None,
-    documents: Annotated[int, typer.Option(min=1, help="So many documents, the first that are long enough.")] = 50,
+    documents: Annotated[int, typer.Option(min=1, help="So many documents, drawn among those long enough.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draw of documents.")] = 0,
     granularity: GranularityOption = None,
     device: DeviceOption = None,
 ) -> None:
@@ -157,6 +160,7 @@ def analyze_landmarks(
             max_chunks=max_chunks or min_chunks,
             max_length=max_length,
             documents=documents,
+            seed=seed,
             recorder=progress,
         )
 

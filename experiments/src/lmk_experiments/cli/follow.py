@@ -10,7 +10,7 @@ import typer
 from lmk_experiments.cli.columns import columns
 from lmk_experiments.configs import explain
 from lmk_experiments.grids.names import grid_name
-from lmk_experiments.records import GridRecord, load_grid, load_grids, training_cell
+from lmk_experiments.records import GridRecord, list_cells, load_grid, load_grids, training_cell
 from lmk_experiments.submit.states import CellState, grid_states, share_jobs
 
 _SECONDS = 1.0
@@ -90,7 +90,7 @@ def cancel_jobs(grid: str, row: str | None, root: Path, *, yes: bool) -> None:
 
 
 def _choose(record: GridRecord, root: Path, row: str, suite: str | None, seed: int | None) -> CellState:
-    """The cell that is meant: the training of a row, or its evaluation on a suite.
+    """The cell that is meant: the training of a row, or its evaluation on a suite; or an analysis by its name.
 
     While the pre-training that a training starts from is not done, it is that one: there is nothing else to see.
     """
@@ -101,13 +101,14 @@ def _choose(record: GridRecord, root: Path, row: str, suite: str | None, seed: i
     if suite is None:
         reading = {one.row: one.training for one in record.rows if seed is None or one.seed == seed}
         meant = [one for one in cells if one.kind == "training" and (one.row == row or one.cell.id == reading.get(row))]
+        meant += [one for one in cells if one.kind == "analysis" and one.row == row]
     else:
         meant = [one for one in cells if one.kind == "evaluation" and one.row == row and one.suite == suite]
     meant = [one for one in meant if seed is None or one.seed == seed]
     if not meant:
         suites = sorted({one.suite for one in cells if one.suite})
         raise ValueError(f"row {row!r} has no such cell; suites: {', '.join(suites)}; seeds: {_seeds(cells)}")
-    first = meant[0].cell.waits_for() if suite is None else None
+    first = meant[0].cell.waits_for() if suite is None and meant[0].kind == "training" else None
     return next(
         (one for one in cells if first is not None and one.cell == first and one.state.name != "done"), meant[0]
     )
@@ -118,12 +119,13 @@ def _seeds(cells: list[CellState]) -> str:
 
 
 def _of_row(record: GridRecord, root: Path, cells: list[CellState], row: str) -> list[CellState]:
-    """The cells of a training row with all its readings, or the evaluations of one row of the table.
+    """The cells of a training row with all that reads it, the evaluations of one row of the table, or one analysis.
 
     The pre-training of a training row is among them where no other training of the grid starts from it.
     """
     trained = {one.id for one in record.trainings if one.row == row}
     read = {identity for one in record.rows if one.training in trained for identity in one.evaluations.values()}
+    read |= {one.id for one in record.analyses if one.row == row or trained.intersection(one.trainings)}
     own = {identity for one in record.rows if one.row == row for identity in one.evaluations.values()}
     starts = {one.id: training_cell(root, one.id).waits_for() for one in record.trainings}
     others = {first.id for id_, first in starts.items() if first is not None and id_ not in trained}
@@ -142,8 +144,7 @@ def _shared(record: GridRecord, root: Path, cells: list[CellState], jobs: dict[s
     for other in load_grids(root)[0]:
         if other.name == record.name:
             continue
-        ids = {one.id for one in (*other.pretrainings, *other.trainings)}
-        ids |= {id_ for one in other.rows for id_ in one.evaluations.values()}
+        ids = {one.cell.id for one in list_cells(other, root)}
         if shared := sorted({job for cell, job in stopped.items() if cell in ids}):
             found[other.name] = shared
     return found

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from lmk_experiments.cli.columns import columns
 from lmk_experiments.cli.show_plan import cell_state, cost_lines, plan_json, plan_text
 from lmk_experiments.costs import PlanCosts, Throughput, plan_costs
+from lmk_experiments.costs.plan import KINDS
 from lmk_experiments.grids import Plan, count, difference, load_grid_file, make_plan
 
 Shape = Literal["one", "together", "diff"]
@@ -78,6 +79,7 @@ def _one_of_several(plan: Plan, root: Path, speed: Throughput | None) -> dict[st
         **asdict(count([plan])),
         "trainings_done": done["counts"]["trainings_done"],
         "evaluations_done": done["counts"]["evaluations_done"],
+        "analyses_done": done["counts"]["analyses_done"],
         "not_built": done["not_built"],
         "cost": done["cost"],
     }
@@ -94,14 +96,14 @@ def _together_text(plans: Sequence[Plan], apart: Sequence[Plan], root: Path, spe
     return "\n".join(lines)
 
 
-_HEADER = ["grid", "fine-tunes", "pre-trainings", "rows", "evaluations", "done", "GPU hours"]
+_HEADER = ["grid", "fine-tunes", "pre-trainings", "rows", "evaluations", "analyses", "done", "GPU hours"]
 
 
 def _line(plan: Plan, root: Path, speed: Throughput | None) -> list[str]:
     counts, costs = count([plan]), _costs([plan], root, speed)
-    hours = costs.of("pretraining", "training", "evaluation").gpu_hours
-    cells = counts.fine_tunes + counts.pretrainings + counts.evaluations
-    numbers = [counts.fine_tunes, counts.pretrainings, counts.rows, counts.evaluations]
+    hours = costs.of(*KINDS).gpu_hours
+    cells = counts.fine_tunes + counts.pretrainings + counts.evaluations + counts.analyses
+    numbers = [counts.fine_tunes, counts.pretrainings, counts.rows, counts.evaluations, counts.analyses]
     return [plan.grid, *map(str, numbers), f"{len(costs.done)} of {cells}", f"{hours:,.0f}"]
 
 
@@ -113,7 +115,11 @@ def _difference(a: Plan, b: Plan, *, as_json: bool) -> str:
         return json.dumps(value, indent=2)
     lines = []
     for title, cells in parts.items():
-        numbers = ", ".join(f"{len(of_kind)} {kind}s" for kind, of_kind in cells.items())
+        numbers = ", ".join(
+            f"{len(of_kind)} {'analyses' if kind == 'analysis' else f'{kind}s'}"
+            for kind, of_kind in cells.items()
+            if of_kind or kind != "analysis"
+        )
         lines.append(f"{title}: {numbers}")
         lines += [
             f"  {kind:<11} {identity}  {name}" for kind, of_kind in cells.items() for identity, name in of_kind.items()

@@ -41,9 +41,10 @@ def report(
 ) -> None:
     """Write a grid's report: one HTML page that needs no network, for the browser, the phone and the printer.
 
-    The table with its tests, bars with 95% intervals, quality against length and place, curves of training, GPU hours
-    estimated and used, what ran where and how often it was restarted, code and configurations. A grid that is half done
-    has a page too, which says what is missing. It is read from the records alone.
+    The table with its tests, the figures of its analyses, bars with 95% intervals, quality against length and place,
+    curves of training, GPU hours estimated and used, what ran where and how often it was restarted, code and
+    configurations. A grid that is half done has a page too, which says what is missing. It is read from the records
+    alone.
     """
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.grids.schema import checked_name
@@ -80,7 +81,7 @@ def _costs(typed: str, record: GridRecord, root: Path, profile: str | None) -> t
     except (ConfigError, OSError) as error:
         first = str(error).splitlines()[0]
         return None, f"Nothing is estimated: the grid's file cannot be planned ({first})."
-    planned = {training.id for training in plan.trainings}
-    if not planned & {training.id for training in record.trainings}:
+    planned = {one.id for one in (*plan.trainings, *plan.analyses)}
+    if not planned & {one.id for one in (*record.trainings, *record.analyses)}:
         return None, "Nothing is estimated: the grid's file has changed since it was run."
     return plan_costs([plan], root, speed, lambda kind, identity: cell_state(root, kind, identity) == "done"), ""

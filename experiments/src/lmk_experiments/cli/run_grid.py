@@ -28,7 +28,7 @@ DATABASE_SECONDS = 120.0
 
 
 def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) -> int:
-    """Run a grid to its table. Returns the exit code: 0 when every cell is done, 1 otherwise."""
+    """Run a grid to its table and figures. Returns the exit code: 0 when every cell is done, 1 otherwise."""
     from lmk_experiments.cli.show_plan import cell_state
     from lmk_experiments.jobs.check import check_data
     from lmk_experiments.jobs.fan import make_jobs
@@ -109,10 +109,24 @@ def _mirror_beside(root: Path, record: GridRecord) -> SideSync:
 def _finish(root: Path, record: GridRecord, away: bool) -> None:
     """Print the table. A store that was away a moment ago is not asked again: that may take minutes."""
     from lmk_experiments.cli.tables import table_text
+    from lmk_experiments.records.figures import figures_text, has_table
 
     typer.echo("")
-    typer.echo(table_text(record.name, root, "records" if away else "mlflow"))
-    typer.echo(f"\n{what_next(record.name, root)}")
+    if has_table(record):
+        typer.echo(table_text(record.name, root, "records" if away else "mlflow"))
+    if record.analyses:
+        typer.echo(figures_text(root, record))
+    typer.echo(f"\n{what_next(record.name, root) if has_table(record) else _after_figures(record.name, root)}")
+
+
+def _after_figures(grid: str, root: Path) -> str:
+    return next_steps(
+        [
+            (again("status", grid, root), "every cell: state, attempts, folder"),
+            (again("report", grid, root), "one HTML page: the figures with their captions and numbers"),
+            (again("ui", "", root), "the runs with the figures as their artifacts, in the MLflow UI"),
+        ]
+    )
 
 
 def what_next(grid: str, root: Path) -> str:

@@ -9,30 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from lmk_experiments.cli.columns import columns
+from lmk_experiments.cli.plan_cells import analysis_json, analysis_lines, cell_state
 from lmk_experiments.costs import Cost, PlanCosts, total
 from lmk_experiments.costs.plan import cell_key
 from lmk_experiments.grids import Plan, count
-from lmk_experiments.records import Cell, evaluation_cell, pretraining_cell, training_cell
-
-_CELLS = {"pretraining": pretraining_cell, "training": training_cell, "evaluation": evaluation_cell}
 
 
 def plan_text(plan: Plan, root: Path, costs: PlanCosts) -> str:
     """The plan for people: a line a training, a line a row, the sums, the cost, and what was assumed."""
     counts = plan_json(plan, root, costs)["counts"]
-    before = f"{counts['pretrainings']} pre-trainings, " if counts["pretrainings"] else ""
-    others = f" and {len(plan.elsewhere)} from elsewhere" if plan.elsewhere else ""
     lines = [
         f"{plan.grid}: {plan.title}" if plan.title else plan.grid,
         f"file  {plan.source}",
         f"root  {root}",
+        *_blocks(plan, root, costs),
         "",
-        columns(_training_lines(plan, root, costs)),
-        "",
-        columns(_row_lines(plan, root, costs)),
-        "",
-        f"{before}{counts['trainings']} trainings ({counts['trainings_done']} done), {counts['rows']} rows{others}, "
-        f"{counts['evaluations']} evaluations ({counts['evaluations_done']} done)",
+        _sums(plan, counts),
         *cost_lines(costs),
     ]
     for one in plan.elsewhere:
@@ -51,11 +43,40 @@ def plan_text(plan: Plan, root: Path, costs: PlanCosts) -> str:
     return "\n".join(lines)
 
 
+def _blocks(plan: Plan, root: Path, costs: PlanCosts) -> list[str]:
+    """Trainings, rows and analyses, each as a table of its own, an empty line before it."""
+    blocks = []
+    if plan.trainings:
+        blocks.append(_training_lines(plan, root, costs))
+    if plan.rows or plan.elsewhere:
+        blocks.append(_row_lines(plan, root, costs))
+    if plan.analyses:
+        blocks.append(analysis_lines(plan, root, costs))
+    return [line for block in blocks for line in ("", columns(block))]
+
+
+def _sums(plan: Plan, counts: dict[str, int]) -> str:
+    """How many cells of each kind; a grid of analyses alone has no others."""
+    parts = []
+    if counts["pretrainings"]:
+        parts.append(f"{counts['pretrainings']} pre-trainings")
+    if counts["trainings"] or not counts["analyses"]:
+        parts.append(f"{counts['trainings']} trainings ({counts['trainings_done']} done)")
+    if counts["rows"] or not counts["analyses"]:
+        others = f" and {len(plan.elsewhere)} from elsewhere" if plan.elsewhere else ""
+        parts.append(f"{counts['rows']} rows{others}")
+        parts.append(f"{counts['evaluations']} evaluations ({counts['evaluations_done']} done)")
+    if counts["analyses"]:
+        word = "analysis" if counts["analyses"] == 1 else "analyses"
+        parts.append(f"{counts['analyses']} {word} ({counts['analyses_done']} done)")
+    return ", ".join(parts)
+
+
 def cost_lines(costs: PlanCosts) -> list[str]:
     """What the cells of a plan cost, and what that rests on."""
     value = costs.to_json()
     if not any(cost.gpu_hours for cost in costs.cells.values()):
-        bases = dict.fromkeys(cost.basis for cost in costs.cells.values() if cost.gpu_hours is None)
+        bases = dict.fromkeys(cost.basis for cost in costs.cells.values() if not cost.gpu_hours)
         return [f"cost  {basis}" for basis in bases]
     hours, disk = value["gpu_hours_by_kind"], value["disk_gb"]
     parts = ", ".join(f"{number:,.1f} {kind}" for kind, number in hours.items() if number)
@@ -105,6 +126,8 @@ def plan_json(plan: Plan, root: Path, costs: PlanCosts) -> dict[str, Any]:
         "distinct_readings": together.distinct_readings,
         "evaluations": len(evaluations),
         "evaluations_done": evaluations.count("done"),
+        "analyses": len(plan.analyses),
+        "analyses_done": sum(cell_state(root, "analysis", one.id) == "done" for one in plan.analyses),
     }
     return {
         "grid": plan.grid,
@@ -118,19 +141,12 @@ def plan_json(plan: Plan, root: Path, costs: PlanCosts) -> dict[str, Any]:
         "pretrainings": pretrainings,
         "trainings": trainings,
         "rows": rows,
+        "analyses": [analysis_json(one, root, costs) for one in plan.analyses],
         "elsewhere": [
             {"row": one.row, "results": one.results, "tasks": one.counts[0], "missing": one.missing}
             for one in plan.elsewhere
         ],
     }
-
-
-def cell_state(root: Path, kind: str, identity: str | None) -> str:
-    """The name of a cell's state; ``planned`` while it has no identity."""
-    if identity is None:
-        return "planned"
-    found: Cell = _CELLS[kind](root, identity)
-    return found.state().name
 
 
 def _training_state(planned: Any, kind: str, root: Path, costs: PlanCosts) -> str:

@@ -128,8 +128,13 @@ def _tables(grid: str, root: Path, store: str | None, source: str, make: _Maker)
     """From MLflow it is synced first; where the store cannot be used that is said, and the records are read."""
     from lmk_experiments.mirror import LockedError, StoreError
     from lmk_experiments.records import load_grid
+    from lmk_experiments.records.figures import figures_text, has_table
     from lmk_experiments.tables import load_source
     from lmk_experiments.tables.mirrored import sync_with_tables
+
+    held = load_grid(root, grid)
+    if not has_table(held):
+        raise ValueError(f"{grid} has no table: nothing is evaluated. Its figures:\n{figures_text(root, held)}")
 
     def read(origin: Origin, seen: Seen | None = None) -> list[Table]:
         record = load_grid(root, grid)

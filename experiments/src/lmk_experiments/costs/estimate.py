@@ -90,6 +90,12 @@ def evaluation_cost(
     return Cost(hours, 0.0, held, basis, found.tokens, found.basis)
 
 
+def encoding_hours(tokens: float, size: ModelSize | None, speed: Throughput | None) -> tuple[float | None, str]:
+    """Hours of one GPU that encodes so many tokens in float32, and what they rest on."""
+    measured = None if speed is None else speed.encoding("float32")
+    return _hours(Tokens(tokens, ""), ENCODING_FLOP, "float32", size, speed, measured)
+
+
 def total(costs: Iterable[Cost]) -> Cost:
     """The sum; what is unknown of some cells is left out, and ``basis`` says of how many."""
     listed = list(costs)

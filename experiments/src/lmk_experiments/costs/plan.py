@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmk_eval.suites import Suite
+from lmk_experiments.costs.analysis import analysis_cost
 from lmk_experiments.costs.estimate import Cost, evaluation_cost, pretraining_cost, total, training_cost
 from lmk_experiments.costs.throughput import Throughput
 from lmk_experiments.costs.tokens import suite_tokens
@@ -17,6 +18,7 @@ from lmk_experiments.grids.ready import needed_pretrainings
 from lmk_experiments.grids.size import ModelSize
 
 CHECKPOINTED = ("pretraining", "training")
+KINDS = (*CHECKPOINTED, "evaluation", "analysis")
 
 
 @dataclass
@@ -42,8 +44,9 @@ class PlanCosts:
 
     def to_json(self) -> dict[str, Any]:
         """For programs: hours by kind and in all, and disk."""
-        every = ("pretraining", "training", "evaluation")
-        whole, left = self.of(*every), self.of(*every, left=True)
+        whole, left = self.of(*KINDS), self.of(*KINDS, left=True)
+        # Analyses are named where there are some: without, everything reads as it did.
+        every = [kind for kind in KINDS if kind != "analysis" or any(key[0] == kind for key in self.cells)]
         return {
             "gpu_hours": _rounded(whole.gpu_hours),
             "gpu_hours_left": _rounded(left.gpu_hours),
@@ -104,6 +107,11 @@ def plan_costs(
             size = row.training.size
             make = _evaluation(evaluation, size, root, speed)
             add("evaluation", evaluation, make, row)
+        for analysis in plan.analyses:
+            names |= {parse_reference(one)[0] for one in analysis.references if is_data_reference(one)}
+            for task in analysis.tasks:
+                suites.setdefault(task.name, Suite(name="texts", tasks=(task,)))
+            add("analysis", analysis, lambda one=analysis: analysis_cost(one, speed))
     needed = {cell_key("pretraining", first) for plan in plans for first in needed_pretrainings(plan, is_done)}
     costs.done |= {key for key in costs.cells if key[0] == "pretraining"} - needed
     costs.data_gb = sum(load_data_set(name).gb for name in names)

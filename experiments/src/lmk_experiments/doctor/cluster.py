@@ -126,8 +126,8 @@ def _accounting() -> Finding:
 
 
 def _taken(profile: Profile, root: Path) -> Iterator[Finding]:
-    """Asks sbatch whether it would take a training and an evaluation, without submitting them."""
-    for kind in ("training", "evaluation"):
+    """Asks sbatch whether it would take a training, an evaluation and an analysis, without submitting them."""
+    for kind in ("training", "evaluation", "analysis"):
         needs = resources_of(Facts(kind, "row", "model", 512), ResourcesSection(), profile)
         with tempfile.TemporaryDirectory() as name:
             job = Job(

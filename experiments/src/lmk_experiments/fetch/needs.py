@@ -24,7 +24,7 @@ class GridNeeds:
     """What is needed, each once, in the order of the plan.
 
     Attributes:
-        models: (name on the hub, revision) of the encoders that trainings start from.
+        models: (name on the hub, revision) of the encoders that trainings start from and analyses look at.
         data: names of published training data.
         tasks: tasks of MTEB, by what of them is scored.
     """
@@ -50,6 +50,11 @@ def grid_needs(plans: Sequence[Plan]) -> GridNeeds:
             for task in evaluation.suite.tasks:
                 if task.mteb is not None:
                     tasks.setdefault((task.mteb, task.split, task.subsets), task)
+        for analysis in plan.analyses:
+            models.update((one, None) for one in analysis.models if not is_local(one[0]))
+            data.update((parse_reference(one)[0], None) for one in analysis.references if is_data_reference(one))
+            for task in analysis.tasks:
+                tasks.setdefault((task.mteb, task.split, task.subsets), task)
     return GridNeeds(list(models), list(data), list(tasks.values()))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from lmk_core.pooling import PoolingConfig
 from lmk_eval.suites import Suite
 from lmk_experiments.configs import Document, Problem, explain, in_yaml
+from lmk_experiments.grids.analyses.entries import Entry
 from lmk_experiments.grids.schema import GridFile
 from lmk_train.config import PretrainConfig, TrainConfig
 
@@ -58,9 +60,12 @@ def of_a_pretraining(key: str) -> str | None:
     return _wrong(key.split("."), PretrainConfig)
 
 
-def of_a_grid(file: GridFile, rows: list[str]) -> Callable[[str], str | None]:
-    """What is wrong with a key of this grid: of the file, of a training, ``train.ROW`` or ``evaluate.suites.SUITE``."""
-    suites = [suite.name if isinstance(suite, Suite) else suite for suite in file.evaluate.suites]
+def of_a_grid(file: GridFile, rows: list[str], analyses: Sequence[Entry] = ()) -> Callable[[str], str | None]:
+    """What is wrong with a key of this grid: of the file, of a training, ``train.ROW``, ``evaluate.suites.SUITE``, or
+    ``analyze.NAME.KEY``."""
+    listed = () if file.evaluate is None else file.evaluate.suites
+    suites = [suite.name if isinstance(suite, Suite) else suite for suite in listed]
+    entries = {entry.name: type(entry) for entry in analyses}
     named = {
         ("train",): rows,
         ("evaluate", "suites"): suites,
@@ -68,6 +73,11 @@ def of_a_grid(file: GridFile, rows: list[str]) -> Callable[[str], str | None]:
     }
 
     def wrong(key: str) -> str | None:
+        if key.startswith("analyze."):
+            name, _, rest = key.removeprefix("analyze.").partition(".")
+            if name not in entries:
+                return f"{name!r} is not there; {explain(name, entries)}"
+            return _wrong(rest.split("."), entries[name]) if rest else None
         for place, names in named.items():
             prefix = ".".join(place) + "."
             if key.startswith(prefix):
@@ -100,4 +110,8 @@ def _fields(model: Any) -> Mapping[str, Any]:
 
 
 def _type(annotation: Any) -> Any:
+    """The type without its marks and without ``None``."""
+    members = [one for one in getattr(annotation, "__args__", ()) if one is not type(None)]
+    if isinstance(annotation, UnionType) and len(members) == 1:
+        annotation = members[0]
     return getattr(annotation, "__origin__", annotation)

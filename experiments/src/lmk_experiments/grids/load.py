@@ -19,6 +19,7 @@ from lmk_experiments.configs import (
 )
 from lmk_experiments.configs.document import parse_assignment
 from lmk_experiments.configs.errors import Path as KeyPath
+from lmk_experiments.grids.analyses.entries import Entry
 from lmk_experiments.grids.assumed import Assumption, of_a_grid, read_assumed
 from lmk_experiments.grids.bases import Extras, add_bases, read_pretraining, shown
 from lmk_experiments.grids.expand import as_text, combinations, substitute, wrong_loops
@@ -54,6 +55,8 @@ class Grid:
     file: GridFile
     document: Document
     rows: list[TrainRow] = field(default_factory=list)
+    analyses: list[Entry] = field(default_factory=list)
+    """What is analysed, paths absolute."""
     assumed: list[Assumption] = field(default_factory=list)
     """What the grid and the files under it decided where their source leaves it open."""
 
@@ -67,6 +70,8 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
     Raises:
         ConfigError: with every problem found, each naming file, line, key and the valid values.
     """
+    from lmk_experiments.grids.analyses.load import load_entries
+
     path = find_file(name, "grids")
     document = load_document(path, shown(path))
     top, below = _split(assignments)
@@ -75,10 +80,15 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
     for text in top:
         layers.add_assignment(text)
     localize_suites(layers)
-    file = validate(GridFile, layers.value, layers.problem)
+    file = _checked(layers)
     rows: list[TrainRow] = []
     problems = []
     extras = Extras()
+    entries: list[Entry] = []
+    try:
+        entries = load_entries(layers)
+    except ConfigError as error:
+        problems += error.problems
     for index in range(len(file.train)):
         try:
             rows += _train_rows(file, document, index, below, extras)
@@ -89,10 +99,34 @@ def load_grid_file(name: str, assignments: tuple[str, ...] = ()) -> Grid:
         for position, row in enumerate(rows)
         if row.name in {earlier.name for earlier in rows[:position]}
     ]
-    assumed, wrong = read_assumed(document, of_a_grid(file, [row.name for row in rows]))
+    assumed, wrong = read_assumed(document, of_a_grid(file, [row.name for row in rows], entries))
     if problems := _each_once(problems + wrong):
         raise ConfigError(problems)
-    return Grid(file, document, rows, [*assumed, *extras.assumed.values()])
+    return Grid(file, document, rows, entries, [*assumed, *extras.assumed.values()])
+
+
+def _checked(layers: Layers) -> GridFile:
+    """The file itself. Without ``analyze`` it must train and evaluate; with it, it need not do either.
+
+    Raises:
+        ConfigError: all of its problems.
+    """
+    problems: list[Problem] = []
+    needed = [] if layers.value.get("analyze") else ["train", "evaluate"]
+    if "evaluate" in layers.value and "train" not in needed:
+        needed.append("train")
+    for key in needed:
+        if key not in layers.value:
+            problems.append(layers.problem((key,), REQUIRED))
+        elif layers.value[key] == []:
+            problems.append(layers.problem((key,), "at least 1 item is expected, found 0"))
+    try:
+        file = validate(GridFile, layers.value, layers.problem)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *problems]) from None
+    if problems:
+        raise ConfigError(problems)
+    return file
 
 
 def _train_rows(

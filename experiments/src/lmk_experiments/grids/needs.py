@@ -15,9 +15,9 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 class Facts:
     """What the needs of a cell may depend on."""
 
-    kind: Literal["training", "evaluation"]
+    kind: Literal["training", "evaluation", "analysis"]
     row: str
-    """The training's row in its grid."""
+    """The training's row in its grid; of an analysis, its name."""
     model: str
     """The encoder, as the configuration names it."""
     max_length: int
@@ -62,8 +62,8 @@ class EvaluateNeed(Need):
 class When(_Section):
     """Which cells; every key that is given must hold."""
 
-    kind: Literal["training", "evaluation"] | None = None
-    """Trainings only, or evaluations only."""
+    kind: Literal["training", "evaluation", "analysis"] | None = None
+    """Trainings only, evaluations only, or analyses only."""
     row: str | None = None
     """The training row's name, or a pattern such as `lmk-*`."""
     model: str | None = None
@@ -89,11 +89,13 @@ class Rule(Need):
 
 
 class ResourcesSection(_Section):
-    """What trainings and evaluations ask of the machine; never part of an identity."""
+    """What trainings, evaluations and analyses ask of the machine; never part of an identity."""
 
     train: Need = Need()
     """One training."""
     evaluate: EvaluateNeed = EvaluateNeed()
     """One evaluation job."""
+    analyze: Need = Need()
+    """One analysis."""
     rules: tuple[Rule, ...] = ()
     """What some cells ask instead; later ones win."""

@@ -42,7 +42,7 @@ def localize(layers: Layers) -> None:
     check = check_texts_file if "method" in layers.value else check_rows
     for path in _training_paths(layers.value):
         try:
-            found = _absolute(layers, path, always=path[0] == "data")
+            found = localized(layers, path, always=path[0] == "data")
             if found is not None and path[0] == "data":
                 check(found)
             elif found is not None:
@@ -64,7 +64,7 @@ def localize_suites(layers: Layers) -> None:
     suites = evaluate.get("suites") if isinstance(evaluate, dict) else None
     for path in _suite_paths(suites if isinstance(suites, list) else []):
         try:
-            found = _absolute(layers, path, always=True)
+            found = localized(layers, path, always=True)
             if found is not None:
                 _CHECKS[str(path[-1])](found, _split(layers, path))
         except (OSError, ValueError) as error:
@@ -139,10 +139,13 @@ def _check_built(reference: str) -> None:
         raise ValueError(f"built:{name} does not make {inside!r}; {explain(reference, outputs)}") from None
 
 
-def _absolute(layers: Layers, path: KeyPath, *, always: bool) -> Path | None:
+def localized(layers: Layers, path: KeyPath, *, always: bool) -> Path | None:
     """Replace the path at ``path`` by an absolute one and return it; ``None`` where it is no path of this machine.
 
     Without ``always`` a plain name is a model on a hub.
+
+    Raises:
+        ConfigError, OSError, ValueError: as ``localize``.
     """
     holder = _holder(layers, path)
     text = holder.get(path[-1]) if isinstance(holder, dict) else holder[path[-1]]

@@ -11,6 +11,7 @@ from lmk_eval.suites import Suite, shipped_suite, shipped_suites
 from lmk_experiments.builders import fingerprint, is_builtin_reference
 from lmk_experiments.configs import ConfigError, explain
 from lmk_experiments.elsewhere import Elsewhere, read_results
+from lmk_experiments.grids.analyses.plan import PlannedAnalysis, plan_analyses
 from lmk_experiments.grids.assumed import Assumption
 from lmk_experiments.grids.identity import NotBuilt, canonical, identity
 from lmk_experiments.grids.load import Grid, TrainRow
@@ -102,6 +103,8 @@ class Plan:
     """Rows whose results were made elsewhere: nothing is trained or evaluated for them."""
     not_built: set[str] = field(default_factory=set)
     """Names of the builders whose data is missing: identities are known only after they ran."""
+    analyses: list[PlannedAnalysis] = field(default_factory=list)
+    """Figures: what they compare, and with which settings."""
 
     @property
     def pretrainings(self) -> list[PlannedPretraining]:
@@ -144,8 +147,8 @@ def make_plan(grid: Grid, root: Path) -> Plan:
             trainings[row.name, seed] = _training(row, seed, identify)
     _refuse_twins(grid, trainings)
     readings = make_readings(grid)
-    suites = [_suite(grid, index) for index in range(len(grid.file.evaluate.suites))]
-    _check_suites(grid, suites)
+    suites = _suites(grid)
+    analyses = plan_analyses(grid, trainings, content)
     rows = []
     for reading in readings:
         for seed in grid.file.seeds:
@@ -164,6 +167,7 @@ def make_plan(grid: Grid, root: Path) -> Plan:
         collection=grid.file.collection,
         elsewhere=_elsewhere(grid, suites, {row.row for row in rows}),
         not_built=missing,
+        analyses=analyses,
     )
 
 
@@ -205,8 +209,17 @@ def _training(row: TrainRow, seed: int, identify: Any) -> PlannedTraining:
     return PlannedTraining(row.name, seed, config, identify(config), first, row.size)
 
 
-def _suite(grid: Grid, index: int) -> Suite:
-    suite = grid.file.evaluate.suites[index]
+def _suites(grid: Grid) -> list[Suite]:
+    """The suites, each once, and each length for a suite that is there; none where nothing is evaluated."""
+    section = grid.file.evaluate
+    if section is None:
+        return []
+    suites = [_suite(grid, index, suite) for index, suite in enumerate(section.suites)]
+    _check_suites(grid, suites, section.max_length)
+    return suites
+
+
+def _suite(grid: Grid, index: int, suite: Suite | str) -> Suite:
     if isinstance(suite, Suite):
         return suite
     if suite in shipped_suites():
@@ -218,15 +231,13 @@ def _suite(grid: Grid, index: int) -> Suite:
     raise ConfigError([grid.document.problem(("evaluate", "suites", index), message)])
 
 
-def _check_suites(grid: Grid, suites: list[Suite]) -> None:
-    """Each suite once, and each length for a suite that is there."""
+def _check_suites(grid: Grid, suites: list[Suite], lengths: int | dict[str, int]) -> None:
     names = [suite.name for suite in suites]
     problems = [
         grid.document.problem(("evaluate", "suites", index), f"suite {name!r} stands here twice")
         for index, name in enumerate(names)
         if name in names[:index]
     ]
-    lengths = grid.file.evaluate.max_length
     for name in lengths if isinstance(lengths, dict) else ():
         if name != "default" and name not in names:
             message = f"no suite of this grid is called {name!r}; {explain(name, ['default', *names])}"
@@ -238,7 +249,9 @@ def _check_suites(grid: Grid, suites: list[Suite]) -> None:
 def _evaluation(
     grid: Grid, training: PlannedTraining, pooling: PoolingConfig, suite: Suite, identify: Any, content: Any
 ) -> PlannedEvaluation:
-    lengths = grid.file.evaluate.max_length
+    section = grid.file.evaluate
+    assert section is not None, "no evaluation is planned without the section that says on what"
+    lengths = section.max_length
     if isinstance(lengths, dict):
         if suite.name not in lengths and "default" not in lengths:
             message = f"neither 'default' nor {suite.name!r} is given"
@@ -246,7 +259,6 @@ def _evaluation(
         length = lengths.get(suite.name, lengths.get("default", 0))
     else:
         length = lengths
-    section = grid.file.evaluate
     draft = PlannedEvaluation(suite, pooling, length, None, section.weights, section.storage)
     if training.id is None:
         return draft

@@ -32,10 +32,11 @@ def make_readings(grid: Grid) -> list[Reading]:
     """
     readings: list[Reading] = []
     problems: list[Problem] = []
-    for index, view in enumerate(grid.file.evaluate.views):
+    views = () if grid.file.evaluate is None else grid.file.evaluate.views
+    for index, view in enumerate(views):
         at = ("evaluate", "views", index)
         try:
-            found = list(_read(grid, view))
+            found = list(read_view(grid, view))
         except PoolingConfigError as error:
             place = (*at, "pooling", *([error.key] if error.key else []))
             problems.append(grid.document.problem(place, without_key(str(error), error.key)))
@@ -54,7 +55,7 @@ def make_readings(grid: Grid) -> list[Reading]:
                     message = f"row {reading.row!r} reads {reading.training.name!r} as row {earlier.row!r} does already"
                     problems.append(grid.document.problem(at, message))
             readings.append(reading)
-    if not grid.file.evaluate.views:
+    if grid.file.evaluate is not None and not views:
         message = "no row is left: a view is needed, for example {of: '*'}; without this key every row is read"
         problems.append(grid.document.problem(("evaluate", "views"), message))
     if sum(reading.baseline for reading in readings) > 1:
@@ -67,7 +68,12 @@ def make_readings(grid: Grid) -> list[Reading]:
     return readings
 
 
-def _read(grid: Grid, view: View) -> Iterator[Reading]:
+def read_view(grid: Grid, view: View) -> Iterator[Reading]:
+    """The readings of one view.
+
+    Raises:
+        ValueError: it names a row or a variable that is not there (a ``PoolingConfigError``: no such pooling).
+    """
     own = {name: value for name, value in view.when.items() if name in view.for_}
     of_rows = _conditions_on_rows(grid, view)
     for variables in combinations(view.for_, own):

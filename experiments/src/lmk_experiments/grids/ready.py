@@ -28,7 +28,8 @@ def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> 
     """See that everything a plan's cells need is here or can be made. Looks, and changes nothing.
 
     Args:
-        is_done: whether the cell of this kind (``pretraining``, ``training``, ``evaluation``) and identity is done.
+        is_done: whether the cell of this kind (``pretraining``, ``training``, ``evaluation``, ``analysis``) and
+            identity is done.
 
     Raises:
         NotReady: published data that is not on this machine.
@@ -50,6 +51,10 @@ def check_ready(plan: Plan, root: Path, is_done: Callable[[str, str], bool]) -> 
         for task in evaluation.suite.tasks:
             if (own := task.local) is not None:
                 _look(lambda own=own: data_path(own, root), own, reasons)
+    for analysis in plan.analyses:
+        if analysis.id is None or not is_done("analysis", analysis.id):
+            for reference in analysis.references:
+                _look(lambda reference=reference: data_files(reference, root), reference, reasons)
     if reasons:
         raise NotReady("\n".join([f"{plan.grid} cannot run here yet:", *(f"  {reason}" for reason in reasons)]))
 

@@ -107,10 +107,12 @@ class GridFile(_Section):
     """Presets and model files under every row, later ones winning."""
     seeds: Annotated[tuple[Seed, ...], AfterValidator(_distinct)] = Field(default=(0,), min_length=1)
     """Every row is trained once for each seed: different whole numbers from 0 to 4294967295."""
-    train: tuple[dict[str, Any], ...] = Field(min_length=1)
+    train: tuple[dict[str, Any], ...] = ()
     """The trainings; see ``ROW_KEYS`` for what a row may hold beside the keys of a training."""
-    evaluate: EvaluateSection
+    evaluate: EvaluateSection | None = None
     """The suites and the views."""
+    analyze: tuple[dict[str, Any], ...] = ()
+    """The analyses; see ``analyses.entries`` for what each kind may hold."""
     rows: tuple[ResultsRow, ...] = ()
     """Rows beside those of the views, from results that were made elsewhere."""
     resources: ResourcesSection = ResourcesSection()

@@ -20,12 +20,14 @@ class Counts:
     rows: int
     distinct_readings: int
     evaluations: int
+    analyses: int = 0
 
     def __str__(self) -> str:
         before = f" and {self.pretrainings} pre-trainings" if self.pretrainings else ""
+        figures = f", {self.analyses} analyses" if self.analyses else ""
         return (
             f"{self.fine_tunes} fine-tunes{before}, {self.rows} rows ({self.distinct_readings} distinct readings), "
-            f"{self.evaluations} evaluations"
+            f"{self.evaluations} evaluations{figures}"
         )
 
 
@@ -38,6 +40,7 @@ def count(plans: Iterable[Plan]) -> Counts:
         rows=sum(len(plan.rows) for plan in plans),
         distinct_readings=len({_reading(plan, row) for plan in plans for row in plan.rows}),
         evaluations=len({key for plan in plans for key in _evaluations(plan)}),
+        analyses=len({one.id or (plan.grid, one.row, one.seed) for plan in plans for one in plan.analyses}),
     )
 
 
@@ -64,7 +67,7 @@ def difference(a: Plan, b: Plan) -> Difference:
         ValueError: a plan names data that is not built yet, so its cells have no identity.
     """
     cells_a, cells_b = _cells(a), _cells(b)
-    kinds = ("pretraining", "training", "evaluation")
+    kinds = ("pretraining", "training", "evaluation", "analysis")
 
     def part(keep: Any, cells: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         return {kind: {key: name for key, name in cells[kind].items() if keep(kind, key)} for kind in kinds}
@@ -93,6 +96,7 @@ def _cells(plan: Plan) -> dict[str, dict[str, str]]:
         "pretraining": {str(first.id): named(first.row, first.seed) for first in plan.pretrainings},
         "training": {str(training.id): named(training.row, training.seed) for training in plan.trainings},
         "evaluation": evaluations,
+        "analysis": {str(one.id): named(one.row, one.seed) for one in plan.analyses},
     }
 
 

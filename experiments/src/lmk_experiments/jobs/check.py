@@ -8,6 +8,7 @@ from pathlib import Path
 from lmk_eval.labels.folder import read_labels
 from lmk_eval.tasks.folder import read_folder
 from lmk_experiments.grids import Plan
+from lmk_experiments.grids.analyses.plan import PlannedAnalysis
 from lmk_experiments.grids.ready import needed_pretrainings
 from lmk_train.data.reading import check_file
 from lmk_train.pretraining.reading import check_texts
@@ -17,7 +18,8 @@ _READERS: dict[str, Callable[[str, str], object]] = {"folder": read_folder, "lab
 
 
 def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable[[str], None]) -> None:
-    """Read every local training file and suite folder that unfinished cells of ``plan`` need.
+    """Read every local training file and suite folder that unfinished cells of ``plan`` need, and the first text of
+    every file that is analysed.
 
     Built data and published data sets were checked when they were made.
 
@@ -47,12 +49,32 @@ def check_data(plan: Plan, is_done: Callable[[str, str], bool], report: Callable
         for task in evaluation.suite.tasks
         if task.kind in _READERS and Path(str(task.local)).is_dir()
     )
+    for analysis in plan.analyses:
+        if analysis.id is None or not is_done("analysis", analysis.id):
+            _check_texts(analysis)
     for file, share in files.items():
         report(f"reading {file}")
         check_file(file, max_faulty=share)
     for kind, folder, split in own:
         report(f"reading {folder}")
         _READERS[kind](folder, split)
+
+
+def _check_texts(analysis: PlannedAnalysis) -> None:
+    """See that the first text of each local source can be read, and a retrieval set whole.
+
+    Raises:
+        ValueError: with the file, the line and the key.
+    """
+    from lmk_experiments.cli.analyze_read import Source
+
+    options = analysis.entry.options()
+    keys = tuple(key.strip() for key in options.get("text_key", "text").split(","))
+    for reference in filter(_is_here, analysis.references):
+        if "folder" in options:
+            read_folder(reference, options["split"])
+        else:
+            Source(reference, Path(reference), keys).check()
 
 
 def _is_here(reference: str) -> bool:

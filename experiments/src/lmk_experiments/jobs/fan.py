@@ -1,22 +1,25 @@
-"""A plan as jobs: one a pre-training, one a training, one for all readings of it on its suites."""
+"""A plan as jobs: one a pre-training, one a training, one for all readings of it on its suites, one an analysis."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedPretraining, PlannedTraining
+from lmk_experiments.grids.analyses.plan import PlannedAnalysis
 from lmk_experiments.grids.ready import needed_pretrainings
 from lmk_experiments.jobs.shares import share_of
 from lmk_experiments.profiles import Facts, Profile, resources_of, shares_of, split_by
 from lmk_experiments.records import (
+    AnalysisRecord,
     Cell,
     ElsewhereRecord,
     GridRecord,
     RowRecord,
     TrainingRecord,
+    analysis_cell,
     evaluation_cell,
     pretraining_cell,
     training_cell,
@@ -44,7 +47,13 @@ def record_of(plan: Plan, table: dict[str, object] | None = None) -> GridRecord:
         for row in plan.rows
     ]
     elsewhere = [ElsewhereRecord(one.row, one.results, one.scores, one.missing) for one in plan.elsewhere]
-    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source, elsewhere, pretrainings=first)
+    analyses = [_analysis_record(one) for one in plan.analyses]
+    return GridRecord(plan.grid, plan.title, trainings, rows, table, plan.source, elsewhere, first, analyses)
+
+
+def _analysis_record(planned: PlannedAnalysis) -> AnalysisRecord:
+    trainings = [_known(one.id) for one in planned.trainings]
+    return AnalysisRecord(_known(planned.id), planned.row, planned.seed, planned.entry.kind, planned.title, trainings)
 
 
 def write_cells(
@@ -72,6 +81,7 @@ def write_cells(
     for row, evaluation in plan.evaluations:
         config = evaluation.config(_known(row.training.id))
         cells.append(evaluation_cell(root, _known(evaluation.id)).create("evaluation", config))
+    cells += [analysis_cell(root, _known(one.id)).create("analysis", one.config()) for one in plan.analyses]
     for cell in cells:
         if unreadable := cell.put_aside():
             report(unreadable)
@@ -81,8 +91,9 @@ def write_cells(
 
 def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | None = None) -> list[Job]:
     """The jobs of a recorded grid. An evaluation job waits for its own training and for nothing else, or, where the
-    resources cut it into shares, for the jobs of these; a training waits for the pre-training that it starts from. One
-    that has served, since all that start from it are done, has no job unless it is done itself.
+    resources cut it into shares, for the jobs of these; a training waits for the pre-training that it starts from, an
+    analysis for the trainings that it looks at. A pre-training that has served, since all that start from it are done,
+    has no job unless it is done itself.
 
     Args:
         profile: what jobs ask there. Without one they run on this machine, each as one process: a training starts its
@@ -93,6 +104,7 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
     """
     jobs: list[Job] = []
     before: dict[str, str] = {}
+    """Identity of a pre-training or a training to the name of its job."""
     needed = [first.id for first in needed_pretrainings(plan, _is_done(root))]
     for first in plan.pretrainings:
         cell = pretraining_cell(root, _known(first.id))
@@ -107,6 +119,7 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
         train = _training_job(f"train {label}", cell, _training_facts(planned), plan, profile)
         if planned.pretraining is not None and planned.pretraining.id in before:
             train = replace(train, after=(before[planned.pretraining.id],))
+        before[_known(planned.id)] = train.name
         jobs.append(train)
         for suites, evaluations in _split(plan, planned, profile):
             readings = [evaluation_cell(root, _known(evaluation.id)) for evaluation in evaluations]
@@ -124,7 +137,33 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
             count = shares_of(plan.resources, {evaluation.suite.name for evaluation in evaluations}, profile)
             shares = _share_jobs(score, readings, count)
             jobs += [*shares, replace(score, after=tuple(share.name for share in shares) or score.after)]
+    jobs += [_analysis_job(one, root, before, plan, profile) for one in plan.analyses]
     return jobs
+
+
+def _analysis_job(
+    planned: PlannedAnalysis, root: Path, before: Mapping[str, str], plan: Plan, profile: Profile | None
+) -> Job:
+    cell = analysis_cell(root, _known(planned.id))
+    several = len([one for one in plan.analyses if one.row == planned.row]) > 1
+    name = f"{planned.row}, seed {planned.seed}" if several else planned.row
+    longest = planned.entry.options().get("max_length") or 0
+    models = [one.training.config.model.path for one in planned.series if one.training]
+    facts = Facts(
+        "analysis",
+        planned.row,
+        next(iter([*models, *(model for model, _ in planned.models)]), ""),
+        max(longest) if isinstance(longest, list) else longest,
+    )
+    return Job(
+        name=f"analyze {name}",
+        function="lmk_experiments.jobs.analyze:run_analysis",
+        argument=str(cell.folder),
+        logs=cell.folder / "logs",
+        after=tuple(before[_known(one.id)] for one in planned.trainings),
+        done=(_marker(cell),),
+        resources=_resources(facts, plan, profile),
+    )
 
 
 def _share_jobs(score: Job, readings: Sequence[Cell], count: int) -> list[Job]:

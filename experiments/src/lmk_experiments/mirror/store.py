@@ -1,4 +1,4 @@
-"""Where the mirror stands: the store's address, its database and its two experiments."""
+"""Where the mirror stands: the store's address, its database and its experiments."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from lmk_experiments.mirror.lock import locked
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-Kind = Literal["training", "evaluation"]
-KINDS: tuple[Kind, ...] = ("training", "evaluation")
-EXPERIMENTS: dict[Kind, str] = {"training": "lmk-train", "evaluation": "lmk-evaluate"}
+Kind = Literal["training", "evaluation", "analysis"]
+KINDS: tuple[Kind, ...] = ("training", "evaluation", "analysis")
+EXPERIMENTS: dict[Kind, str] = {"training": "lmk-train", "evaluation": "lmk-evaluate", "analysis": "lmk-analyze"}
 ROOT_ID = "lmk.root_id"
 """The tag that says which root a run is of."""
 DATABASE = "mlflow.db"

@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 from lmk_experiments.mirror.names import MAX_NAME, cut, fitting, flatten, path_name, score_name
 from lmk_experiments.mirror.store import Kind
-from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pretraining_cell, training_cell
+from lmk_experiments.records import (
+    Cell,
+    GridRecord,
+    State,
+    analysis_cell,
+    evaluation_cell,
+    pretraining_cell,
+    training_cell,
+)
 
 Status = Literal["SCHEDULED", "RUNNING", "FINISHED", "FAILED", "KILLED"]
 MAX_SCORES = 60
@@ -56,8 +64,9 @@ class Wanted:
 
     Attributes:
         start, end: milliseconds since 1970; ``end`` is ``None`` while it runs.
-        scores: the metrics of an evaluation, by their name in MLflow.
+        scores: the metrics of an evaluation or of an analysis, by their name in MLflow.
         artifacts: file name to text.
+        files: file name to the file itself and a digest of it, of an analysis.
     """
 
     place: Place
@@ -69,6 +78,7 @@ class Wanted:
     end: int | None
     scores: dict[str, float]
     artifacts: dict[str, str]
+    files: dict[str, tuple[Path, str]] = field(default_factory=dict)
 
 
 def places(grids: Iterable[GridRecord]) -> dict[tuple[Kind, str], Place]:
@@ -90,6 +100,8 @@ def places(grids: Iterable[GridRecord]) -> dict[tuple[Kind, str], Place]:
         for row in grid.rows:
             for suite, identity in row.evaluations.items():
                 add("evaluation", identity, row.seed, row.row, grid.name, suite)
+        for one in grid.analyses:
+            add("analysis", one.id, one.seed, one.row, grid.name)
     return found
 
 
@@ -125,6 +137,13 @@ def wanted(root: Path, place: Place, *, ended: bool = False) -> Wanted | None:
             scores = score_metrics(place.suite, done["scores"])
             tags["lmk.scores"] = str(sum(map(len, done["scores"].values())))
             artifacts["scores.json"] = _json(done["scores"])
+    files: dict[str, tuple[Path, str]] = {}
+    if place.kind == "analysis" and done is not None:
+        tags["lmk.analysis"] = str(cell.config.get("analysis", ""))
+        named = ((path_name(name), float(value)) for name, value in done["metrics"].items())
+        scores = dict([item for item in named if len(item[0]) <= MAX_NAME][:MAX_SCORES])
+        artifacts["summary.json"] = _json(done["summary"])
+        files = {name: (cell.folder / name, sha256[:16]) for name, sha256 in done["files"].items()}
     params = {path_name(key): text for key, text in flatten(cell.config).items()}
     if short := _cut_short(params, len(scores), int(tags.get("lmk.scores", "0"))):
         tags["lmk.cut"] = short
@@ -138,6 +157,7 @@ def wanted(root: Path, place: Place, *, ended: bool = False) -> Wanted | None:
         _end(state, done, events),
         scores,
         artifacts,
+        files,
     )
 
 
@@ -153,7 +173,9 @@ def cell_of(root: Path, place: Place) -> Cell:
     """The cell at ``place``."""
     if place.is_pretraining:
         return pretraining_cell(root, place.id)
-    return (training_cell if place.kind == "training" else evaluation_cell)(root, place.id)
+    return {"training": training_cell, "evaluation": evaluation_cell, "analysis": analysis_cell}[place.kind](
+        root, place.id
+    )
 
 
 def run_status(state: State) -> Status:

@@ -86,7 +86,7 @@ class Writer:
             and not _differing(tags, run.data.tags)
             and not self._scores(wanted, run)
             and all(is_read(wanted.cell.folder / file, marks.curves.get(file)) for file in _files(wanted))
-            and not _unknown(wanted.artifacts, marks)
+            and not _unknown(wanted, marks)
             and _is_finished(run, wanted.status, wanted.end)
         )
 
@@ -108,12 +108,14 @@ class Writer:
         """Write the tags that differ."""
         self._batches(run.info.run_id, tags=_differing(tags, run.data.tags))
 
-    def upload(self, run: Run, name: str, text: str) -> bool:
-        """Write an artifact; a refusal is a warning, since the records hold the same and the next sync tries again."""
+    def upload(self, run: Run, name: str, content: str | Path) -> bool:
+        """Write an artifact, text or a file as it is; a refusal is a warning, since the records hold the same and the
+        next sync tries again.
+        """
         if self.refusals >= _MOST_REFUSALS:
             return False
         try:
-            self._send(run, name, text)
+            self._send(run, name, content)
         except Exception as error:  # noqa: BLE001  an artifact store may fail in any way of its own
             self.refusals += 1
             if self.refusals in (1, _MOST_REFUSALS):
@@ -123,15 +125,19 @@ class Writer:
         self.writes += 1
         return True
 
-    def _send(self, run: Run, name: str, text: str) -> None:
-        """As the client's own ``log_text``, which asks a server for the run first."""
+    def _send(self, run: Run, name: str, content: str | Path) -> None:
+        """As the client's own ``log_text`` and ``log_artifact``, which ask a server for the run first."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+        repository = get_artifact_repository(str(run.info.artifact_uri), tracking_uri=self.store.uri)
+        place = str(Path(name).parent) if "/" in name else None
+        if isinstance(content, Path):
+            repository.log_artifact(str(content), place)
+            return
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / Path(name).name
-            file.write_text(text, encoding="utf-8")
-            repository = get_artifact_repository(str(run.info.artifact_uri), tracking_uri=self.store.uri)
-            repository.log_artifact(str(file), str(Path(name).parent) if "/" in name else None)
+            file.write_text(content, encoding="utf-8")
+            repository.log_artifact(str(file), place)
 
     def _scores(self, wanted: Wanted, run: Run) -> list[Metric]:
         from mlflow.entities import Metric
@@ -184,9 +190,9 @@ class Writer:
         return {name: max(point.step for point in history(run.info.run_id, name)) for name in names}
 
     def _artifacts(self, wanted: Wanted, run: Run, marks: Marks) -> None:
-        for name, text in _unknown(wanted.artifacts, marks).items():
-            if self.upload(run, name, text):
-                marks.artifacts[name] = digest(text)
+        for name, (content, mark) in _unknown(wanted, marks).items():
+            if self.upload(run, name, content):
+                marks.artifacts[name] = mark
                 marks.save()
 
     def _batches(
@@ -226,8 +232,11 @@ def _missing(wanted: Wanted, run: Run) -> dict[str, str]:
     return {key: text for key, text in wanted.params.items() if key not in run.data.params}
 
 
-def _unknown(artifacts: Mapping[str, str], marks: Marks) -> dict[str, str]:
-    return {name: text for name, text in artifacts.items() if marks.artifacts.get(name) != digest(text)}
+def _unknown(wanted: Wanted, marks: Marks) -> dict[str, tuple[str | Path, str]]:
+    """The artifacts that the run has not got as they are now: what they hold, and a digest of it."""
+    every: dict[str, tuple[str | Path, str]] = {name: (text, digest(text)) for name, text in wanted.artifacts.items()}
+    every |= wanted.files
+    return {name: one for name, one in every.items() if marks.artifacts.get(name) != one[1]}
 
 
 def _is_finished(run: Run, status: Status, end: int | None) -> bool:

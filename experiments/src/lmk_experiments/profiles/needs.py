@@ -15,11 +15,11 @@ _FIELDS = ("nodes", "tasks", "gpus", "cpus", "memory_gb", "hours")
 def resources_of(facts: Facts, grid: ResourcesSection, profile: Profile | None = None) -> Resources:
     """What the cell with these facts asks of one allocation.
 
-    Later ones win, key by key: the defaults, the profile's ``train`` or ``evaluate``, the profile's rules, the grid's
-    ``train`` or ``evaluate``, the grid's rules.
+    Later ones win, key by key: the defaults, the profile's section of this kind, the profile's rules, the grid's
+    section, the grid's rules.
 
     Raises:
-        ValueError: a training with more processes than GPUs, or an evaluation of several processes.
+        ValueError: a training with more processes than GPUs, or an evaluation or analysis of several processes.
     """
     said: dict[str, Any] = {}
     for layer in _layers(facts, grid, profile):
@@ -41,9 +41,10 @@ def _check(facts: Facts, chosen: dict[str, Any]) -> None:
         raise ValueError(
             f"training {facts.row}: resources ask for {tasks} tasks and {gpus} gpus a node; valid: a GPU for each task"
         )
-    if facts.kind == "evaluation" and (tasks, chosen["nodes"]) != (1, 1):
+    if facts.kind != "training" and (tasks, chosen["nodes"]) != (1, 1):
         raise ValueError(
-            f"evaluation of {facts.row}: resources ask for {tasks} tasks on {chosen['nodes']} nodes; valid: one on one"
+            f"{facts.kind} of {facts.row}: resources ask for {tasks} tasks on {chosen['nodes']} nodes; "
+            "valid: one on one"
         )
 
 
@@ -68,5 +69,5 @@ def shares_of(grid: ResourcesSection, suites: Iterable[str], profile: Profile | 
 def _layers(facts: Facts, grid: ResourcesSection, profile: Profile | None) -> Iterable[Need]:
     for source in (profile, grid):
         if source is not None:
-            yield source.train if facts.kind == "training" else source.evaluate
+            yield {"training": source.train, "evaluation": source.evaluate, "analysis": source.analyze}[facts.kind]
             yield from (rule for rule in source.rules if rule.when.holds(facts))

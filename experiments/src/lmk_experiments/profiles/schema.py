@@ -99,6 +99,8 @@ class Profile(_Section):
     """What a training asks, unless the grid says otherwise."""
     evaluate: EvaluateNeed = EvaluateNeed()
     """What an evaluation asks, unless the grid says otherwise."""
+    analyze: Need = Need()
+    """What an analysis asks, unless the grid says otherwise."""
     rules: tuple[Rule, ...] = ()
     """What some cells ask instead; later ones win, and a grid's own win over these."""
     sync: SyncSection = SyncSection()

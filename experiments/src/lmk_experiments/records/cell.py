@@ -1,4 +1,4 @@
-"""A cell: the folder of one training or of one evaluation."""
+"""A cell: the folder of one training, of one evaluation or of one analysis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lmk_experiments.records.atomic import append_line, read_lines, read_record,
 from lmk_experiments.records.claim import checked_claim, heartbeat, read_claim
 from lmk_experiments.records.state import State
 
-Kind = Literal["pretraining", "training", "evaluation"]
+Kind = Literal["pretraining", "training", "evaluation", "analysis"]
 SCHEMA = 1
 PRETRAINING_PREFIX = "pretraining:"
 """Before the identity of a pre-training in the ``init`` of what starts from it."""
@@ -70,7 +70,7 @@ class Cell:
 
     @property
     def kind(self) -> Kind:
-        """``pretraining``, ``training`` or ``evaluation``."""
+        """``pretraining``, ``training``, ``evaluation`` or ``analysis``."""
         return self.record["kind"]
 
     @property
@@ -81,15 +81,19 @@ class Cell:
     def waits_for(self) -> Cell | None:
         """The cell that this one starts from: an evaluation's training, a fine-tune's pre-training; or ``None``.
 
-        A record that cannot be read names none.
+        Of an analysis, the first of its trainings that is not done, else the first. A record that cannot be read names
+        none.
         """
         try:
             config = self.config
             if self.kind == "evaluation":
                 return training_cell(self.root, str(config.get("training", "")))
+            if self.kind == "analysis":
+                held = [training_cell(self.root, one["training"]) for one in config["series"] if "training" in one]
+                return next((cell for cell in held if cell.done() is None), held[0] if held else None)
             first = str(config.get("init") or "")
             return pretraining_cell(self.root, first.removeprefix(PRETRAINING_PREFIX)) if first else None
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, KeyError, TypeError):
             return None
 
     def done(self) -> dict[str, Any] | None:
@@ -112,6 +116,10 @@ class Cell:
             shapes.checked_values(scores, shapes.OBJECT, f"{path}: scores")
             for task, values in scores.items():
                 shapes.checked_values(values, shapes.NUMBER, f"{path}: scores of {task}")
+        elif self.folder.parent.name == "analyses":
+            found = shapes.checked(result, shapes.FIGURE, str(path))
+            shapes.checked_values(found["metrics"], shapes.NUMBER, f"{path}: metrics")
+            shapes.checked_values(found["files"], shapes.TEXT, f"{path}: files")
 
     def put_aside(self) -> str:
         """Move a ``DONE.json`` that cannot be read out of the way, so that the cell is worked on again.
@@ -240,6 +248,11 @@ def training_cell(root: Path, identity: str) -> Cell:
 def evaluation_cell(root: Path, identity: str) -> Cell:
     """The cell of an evaluation under ``root``."""
     return Cell(root / "evaluations" / _checked(identity))
+
+
+def analysis_cell(root: Path, identity: str) -> Cell:
+    """The cell of an analysis under ``root``."""
+    return Cell(root / "analyses" / _checked(identity))
 
 
 def is_stop(event: Mapping[str, Any]) -> bool:

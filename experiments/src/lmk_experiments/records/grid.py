@@ -35,6 +35,7 @@ _ROW: Shape = {
     "row": TEXT, "seed": WHOLE, "training": TEXT, "pooling": OBJECT, "baseline": FLAG, "evaluations": OBJECT,
 }  # fmt: skip
 
+_ANALYSIS: Shape = {"id": TEXT, "row": TEXT, "seed": WHOLE, "kind": TEXT, "title": TEXT, "trainings": LIST}
 _ELSEWHERE: Shape = {"row": TEXT, "results": TEXT, "scores": OBJECT, "missing": OBJECT}
 
 
@@ -74,6 +75,20 @@ class ElsewhereRecord:
 
 
 @dataclass(frozen=True)
+class AnalysisRecord:
+    """One analysis of a grid."""
+
+    id: str
+    row: str
+    """Its name."""
+    seed: int
+    kind: str
+    title: str
+    trainings: list[str]
+    """The identities of the trainings that it looks at."""
+
+
+@dataclass(frozen=True)
 class GridRecord:
     """What ``lmk run`` or ``lmk submit`` last made of a grid file."""
 
@@ -86,6 +101,7 @@ class GridRecord:
     elsewhere: list[ElsewhereRecord] = field(default_factory=list)
     pretrainings: list[TrainingRecord] = field(default_factory=list)
     """What some of the trainings start from, each under the first row that does."""
+    analyses: list[AnalysisRecord] = field(default_factory=list)
 
     def save(self, root: Path) -> None:
         """Write ``<root>/grids/<name>/grid.json``."""
@@ -127,6 +143,10 @@ def load_grid(root: Path, name: str) -> GridRecord:
             for index, one in enumerate(value["trainings"])
         ],
         rows=[RowRecord(**_part(one, _ROW, f"{path}: rows[{index}]")) for index, one in enumerate(value["rows"])],
+        analyses=[
+            AnalysisRecord(**_part(one, _ANALYSIS, f"{path}: analyses[{index}]"))
+            for index, one in enumerate(value.get("analyses") or [])
+        ],
         elsewhere=[_elsewhere(one, f"{path}: elsewhere[{index}]") for index, one in enumerate(_listed(value, path))],
     )
 
@@ -205,7 +225,12 @@ def _part(value: Any, shape: Shape, place: str) -> dict[str, Any]:
     """The keys of ``shape`` alone: what a later version has added is left out."""
     part = {key: checked(value, shape, place)[key] for key in shape}
     checked_values(part.get("evaluations", {}), TEXT, f"{place}.evaluations")
-    for identity in (part.get("id"), part.get("training"), *part.get("evaluations", {}).values()):
+    for identity in (
+        part.get("id"),
+        part.get("training"),
+        *part.get("evaluations", {}).values(),
+        *part.get("trainings", []),
+    ):
         if identity is not None and not is_identity(identity):
             raise RecordError(f"{place}: {identity!r} is not a cell's identity: 12 hex digits are")
     return part

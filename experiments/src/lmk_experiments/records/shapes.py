@@ -24,6 +24,8 @@ CELL: Shape = {"id": TEXT, "kind": TEXT, "created": TEXT, "config": OBJECT}
 DONE: Shape = {"finished": TEXT, "seconds": NUMBER}
 SCORES: Shape = {"scores": OBJECT}
 """What ``DONE.json`` of an evaluation holds besides: task to metric to value."""
+FIGURE: Shape = {"files": OBJECT, "metrics": OBJECT, "summary": LIST}
+"""What ``DONE.json`` of an analysis holds besides: its files with their digests, and its few numbers."""
 
 _NAMES: dict[type, str] = {
     str: "text",

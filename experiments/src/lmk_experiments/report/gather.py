@@ -13,17 +13,9 @@ from lmk_experiments.costs import PlanCosts
 from lmk_experiments.elsewhere import rows_of
 from lmk_experiments.jobs.shares import share_starts
 from lmk_experiments.mirror.store import without_credentials
-from lmk_experiments.records import (
-    Cell,
-    GridRecord,
-    State,
-    evaluation_cell,
-    pretraining_cell,
-    read_json,
-    training_cell,
-)
+from lmk_experiments.records import Cell, GridRecord, Listed, State, list_cells, read_json
 from lmk_experiments.records.attempts import Attempt, starts_of
-from lmk_experiments.records.grid import pretrainings_in_use
+from lmk_experiments.records.figures import has_table
 from lmk_experiments.tables import Comparing, Table, collect, load_source
 from lmk_experiments.tables.source import Source
 
@@ -86,20 +78,21 @@ class Gathered:
     """Everything of a report.
 
     Attributes:
+        table: ``None`` where the grid has no rows.
         costs: the estimate; ``None`` where the grid file cannot be planned any more, and ``no_costs`` says why.
         curves: metric to the trainings' curves.
     """
 
     root: Path
     record: GridRecord
-    table: Table
+    table: Table | None
     cells: list[Ran]
     curves: dict[str, list[Curve]]
     profiles: list[Profile]
     costs: PlanCosts | None = None
     no_costs: str = ""
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Id of a training or a pre-training to its configuration."""
+    """Id of a training, a pre-training or an analysis to its configuration."""
 
     @property
     def hues(self) -> dict[str, int]:
@@ -107,7 +100,8 @@ class Gathered:
         hues: dict[str, int] = {}
         record = self.record
         others = [(one.row, one.row) for one in (*record.rows, *record.trainings, *record.elsewhere)]
-        for name, label in [*((row.name, row.label) for row in self.table.rows), *others]:
+        rows = () if self.table is None else self.table.rows
+        for name, label in [*((row.name, row.label) for row in rows), *others]:
             hue = hues.setdefault(name, len(set(hues.values())))
             hues.setdefault(label, hue)
         return hues
@@ -134,24 +128,22 @@ def gather(
         raise ValueError(f"--mlflow-ui {ui}: an address is needed, http://127.0.0.1:5000 for example")
     ui = without_credentials(ui) if ui is not None else None
     source = load_source(root, record)
-    table = collect(record, source, tests=Comparing(intervals=True) if source.scores else None)
-    first = pretrainings_in_use(record, root)
-    cells = [_ran(pretraining_cell(root, one.id), "pretraining", one.row, one.seed, ui) for one in first]
-    cells += [_ran(training_cell(root, one.id), "training", one.row, one.seed, ui) for one in record.trainings]
-    cells += [
-        _ran(evaluation_cell(root, identity), "evaluation", row.row, row.seed, ui, suite)
-        for row in record.rows
-        for suite, identity in row.evaluations.items()
-    ]
-    configs = {one.cell.id: config for one in cells if not one.suite and (config := _config(one.cell))}
+    table = (
+        collect(record, source, tests=Comparing(intervals=True) if source.scores else None)
+        if has_table(record)
+        else None
+    )
+    cells = [_ran(one, ui) for one in list_cells(record, root)]
+    configs = {one.cell.id: config for one in cells if one.kind != "evaluation" and (config := _config(one.cell))}
     shown = profiles(record, source)
     return Gathered(root, record, table, cells, _curves(cells), shown, costs, no_costs, configs)
 
 
-def _ran(cell: Cell, kind: str, row: str, seed: int, ui: str | None, suite: str = "") -> Ran:
-    helpers = share_starts(cell) if suite else []
-    run_id, link = _mlflow(cell, ui)
-    return Ran(cell, kind, row, seed, suite, cell.state(), starts_of(cell), helpers, link, run_id)
+def _ran(one: Listed, ui: str | None) -> Ran:
+    helpers = share_starts(one.cell) if one.kind == "evaluation" else []
+    run_id, link = _mlflow(one.cell, ui)
+    state, starts = one.cell.state(), starts_of(one.cell)
+    return Ran(one.cell, one.kind, one.row, one.seed, one.suite, state, starts, helpers, link, run_id)
 
 
 def _mlflow(cell: Cell, ui: str | None) -> tuple[str, str]:
@@ -179,7 +171,7 @@ def _curves(cells: list[Ran]) -> dict[str, list[Curve]]:
     """
     found: dict[str, list[Curve]] = {}
     for one in cells:
-        if one.suite:
+        if one.kind not in ("pretraining", "training"):
             continue
         before = "pre-training, " if one.kind == "pretraining" else ""
         by_metric: dict[str, list[tuple[float, float]]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from lmk_experiments.report.analyses import analyses_part
 from lmk_experiments.report.gather import Gathered
 from lmk_experiments.report.parts import paragraph, text
 from lmk_experiments.report.results import bars_part, curves_part, profiles_part, table_part
@@ -22,6 +23,7 @@ def render_page(gathered: Gathered) -> str:
         "Results": ("table", table_part(gathered)),
         "Values with intervals": ("bars", bars_part(gathered)),
         "Length and place": ("profiles", profiles_part(gathered)),
+        "Analyses": ("analyses", analyses_part(gathered)),
         "Training": ("curves", curves_part(gathered)),
         "Cost": ("cost", cost_part(gathered)),
         "What ran where": ("where", where_part(gathered)),
@@ -30,10 +32,11 @@ def render_page(gathered: Gathered) -> str:
     contents = "".join(f'<a href="#{place}">{text(name)}</a>' for name, (place, part) in parts.items() if part)
     done = len(gathered.cells) - len(gathered.missing)
     before = f"{len(record.pretrainings)} pre-trainings, " if record.pretrainings else ""
+    figures = f"{len(record.analyses)} analyses, " if record.analyses else ""
     facts = (
         f"Grid {record.name}: {before}{len(record.trainings)} trainings, {len({row.row for row in record.rows})} rows, "
-        f"{done} of {len(gathered.cells)} cells done. Written {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC "
-        f"from the records under {gathered.root}."
+        f"{figures}{done} of {len(gathered.cells)} cells done. Written "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC from the records under {gathered.root}."
     )
     return "\n".join(
         [

@@ -16,13 +16,15 @@ _SAMPLED = 12
 
 
 def table_part(gathered: Gathered) -> str:
-    """The grid's table, with its marks and what they mean."""
-    return section("table", "Results", table_section(gathered.table, None))
+    """The grid's table, with its marks and what they mean; nothing where it has no rows."""
+    return "" if gathered.table is None else section("table", "Results", table_section(gathered.table, None))
 
 
 def bars_part(gathered: Gathered) -> str:
-    """A chart for each column with a value."""
+    """A chart for each column with a value; nothing where the grid has no rows."""
     table = gathered.table
+    if table is None:
+        return ""
     charts = []
     for at, column in enumerate(table.columns):
         listed, numbers = [], []
@@ -79,6 +81,8 @@ def _profile(index: int, profile: Profile, hues: Mapping[str, int]) -> str:
 
 def curves_part(gathered: Gathered) -> str:
     """Curves of training, a chart for each metric, with every seed."""
+    if not gathered.record.trainings:
+        return ""
     if not gathered.curves:
         return section("curves", "Training", paragraph("No training has reported a value yet."))
     hues = {one.row: gathered.hues[one.row] for one in gathered.record.trainings}

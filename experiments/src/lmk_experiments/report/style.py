@@ -51,6 +51,8 @@ td > i {{ display: inline-block; max-width: 11rem; white-space: normal; }}
 td i, small {{ color: var(--soft); }} small {{ font-size: .85em; }} sup {{ line-height: 0; }}
 .charts {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); gap: 1rem; }}
 figure {{ margin: 0; padding: .6rem; background: var(--card); border-radius: 6px; min-width: 0; break-inside: avoid; }}
+.drawings {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }}
+.drawings svg {{ max-width: 34rem; background: #fff; border-radius: 4px; }}
 figcaption {{ font-weight: 600; font-size: .9rem; margin-bottom: .3rem; }}
 svg {{ display: block; width: 100%; height: auto; max-width: 30rem; }}
 svg text {{ font: 11px system-ui, sans-serif; fill: var(--ink); }} svg .tick {{ fill: var(--soft); }}
@@ -72,6 +74,8 @@ pre {{ overflow-x: auto; background: var(--card); padding: .6rem; font-size: .8r
   td {{ white-space: normal; }} tr, figure {{ break-inside: avoid; }} h2, h3, .legend, .note {{ break-after: avoid; }}
   .charts {{ grid-template-columns: repeat(3, 1fr); }} pre {{ white-space: pre-wrap; }}
   rect, circle, .legend span {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }}
+  .drawings {{ grid-template-columns: repeat(2, 1fr); }} .drawings path {{ print-color-adjust: exact;
+    -webkit-print-color-adjust: exact; }}
   figure details, .configs {{ display: none; }}
 }}
 """

@@ -39,7 +39,7 @@ def _name(one: Ran) -> str:
 def cost_part(gathered: Gathered) -> str:
     """GPU hours: estimated and used, a line a training and a line a row's evaluations."""
     rows: list[list[Cell]] = []
-    for kind in ("pretraining", "training", "evaluation"):
+    for kind in ("pretraining", "training", "evaluation", "analysis"):
         groups: dict[tuple[str, int], list[Ran]] = {}
         for one in gathered.cells:
             if one.kind == kind:

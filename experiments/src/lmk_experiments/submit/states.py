@@ -11,11 +11,10 @@ from functools import cached_property
 from pathlib import Path
 
 from lmk_experiments.jobs.shares import share_failed, share_starts, shares_of, shares_said
-from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pretraining_cell, training_cell
+from lmk_experiments.records import Cell, GridRecord, State, list_cells
 from lmk_experiments.records.attempts import OUT_OF_MEMORY, Attempt, attempts, gpu_hours
 from lmk_experiments.records.cell import FAILURES, is_stop
 from lmk_experiments.records.claim import heartbeat, read_claim
-from lmk_experiments.records.grid import pretrainings_in_use
 from lmk_experiments.records.state import format_seconds
 from lmk_experiments.records.tickets import JobNote, last_job
 from lmk_experiments.submit.estimates import read_estimates
@@ -131,11 +130,11 @@ class GridStates:
 
 def grid_states(record: GridRecord, root: Path) -> GridStates:
     """Look at every cell, with one call of the scheduler however many there are."""
-    listed = _cells(record, root)
+    listed = list_cells(record, root)
     jobs = {
-        cell.folder: job
-        for cell, *_ in listed
-        if cell.state().name != "done" and (job := last_job(cell.folder)) is not None
+        one.cell.folder: job
+        for one in listed
+        if one.cell.state().name != "done" and (job := last_job(one.cell.folder)) is not None
     }
     warning = ""
     seen: Mapping[str, Sighting] = {}
@@ -145,14 +144,17 @@ def grid_states(record: GridRecord, root: Path) -> GridStates:
         warning = f"the scheduler cannot be asked ({error}); what it has is not known"
     estimates = read_estimates(root, record.name)
     cells = []
-    for cell, kind, row, seed, suite in listed:
+    for one in listed:
+        cell = one.cell
         job = jobs.get(cell.folder)
         sighting = None if job is None else seen.get(job.id)
         state = cell.state() if job is None else cell_state(cell, job, sighting)
         ended = sighting is not None and (sighting.phase is Phase.ENDED or sighting.state == GONE.state)
         active = state.name in _ACTIVE and not (ended and state.name != "running")
         job = job or last_job(cell.folder)
-        cells.append(CellState(cell, kind, row, seed, suite, state, job, active, estimates.get(cell.id)))
+        cells.append(
+            CellState(cell, one.kind, one.row, one.seed, one.suite, state, job, active, estimates.get(cell.id))
+        )
     return GridStates(cells, warning)
 
 
@@ -265,20 +267,6 @@ def _more_memory(job: JobNote) -> str:
     if job.raised:
         return f": {job.memory_gb:g} GB, raised once already; give it more (memory_gb)"
     return f": {job.memory_gb:g} GB; submit again, and it asks for more"
-
-
-def _cells(record: GridRecord, root: Path) -> list[tuple[Cell, str, str, int, str]]:
-    pretrainings = [
-        (pretraining_cell(root, one.id), "pretraining", one.row, one.seed, "")
-        for one in pretrainings_in_use(record, root)
-    ]
-    trainings = [(training_cell(root, one.id), "training", one.row, one.seed, "") for one in record.trainings]
-    evaluations = [
-        (evaluation_cell(root, identity), "evaluation", row.row, row.seed, suite)
-        for row in record.rows
-        for suite, identity in row.evaluations.items()
-    ]
-    return [*pretrainings, *trainings, *evaluations]
 
 
 def _last_value(path: Path, name: str) -> float | None:

@@ -21,6 +21,9 @@ def load_table(grid: Grid, plan: Plan) -> dict[str, Any] | None:
         path = find_file(plan.table, "tables", beside=grid.document.folder)
     except ConfigError as error:
         raise ConfigError([grid.document.problem(("table",), problem.message) for problem in error.problems]) from None
+    if not plan.rows and not plan.elsewhere:
+        message = "this grid has no rows, so it has no table: `evaluate` says on what rows are tested"
+        raise ConfigError([grid.document.problem(("table",), message)])
     document = load_document(path)
     spec = validate(TableSpec, document.value, document.problem)
     problems = [*_row_problems(spec, plan, document), *_column_problems(spec, plan, document)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lmk_experiments.mirror import SyncReport, sync
 from lmk_experiments.records import GridRecord
+from lmk_experiments.records.figures import has_table
 from lmk_experiments.tables.collect import grid_table
 from lmk_experiments.tables.formats import render
 
@@ -25,6 +26,8 @@ def sync_with_tables(
     """
 
     def files(record: GridRecord) -> dict[str, str]:
+        if not has_table(record):
+            return {}
         tables = [grid_table(root, record.name)]
         return {f"table.{form}": render(tables, form) for form in ("md", "html")}
 

@@ -12,14 +12,7 @@ from pathlib import Path
 from lmk_experiments.jobs.evaluate import TOKENS, tokens_folder
 from lmk_experiments.jobs.shares import FOLDER as SHARES
 from lmk_experiments.jobs.shares import shares_of
-from lmk_experiments.records import (
-    Cell,
-    ClaimedElsewhere,
-    GridRecord,
-    evaluation_cell,
-    pretraining_cell,
-    training_cell,
-)
+from lmk_experiments.records import Cell, ClaimedElsewhere, GridRecord, list_cells, training_cell
 from lmk_experiments.records.claim import claimed, heartbeat, read_claim
 
 _DAY = 86400.0
@@ -28,6 +21,7 @@ _FOLDERS = {
     "pretraining": _CHECKPOINTS,
     "training": _CHECKPOINTS,
     "evaluation": {"results": "MTEB's own result files", "embeddings": "embeddings", SHARES: "records of shares"},
+    "analysis": {"evaluations": "evaluations that a figure was made of"},
 }
 """Folders of a cell that go, and what they are: the model, per-query scores and every JSON file are not among them."""
 
@@ -114,12 +108,7 @@ def format_bytes(size: int) -> str:
 
 def _cells(root: Path, grid: GridRecord) -> Iterator[tuple[str, Cell]]:
     """Every cell of the grid that has a folder, once."""
-    first = dict.fromkeys(one.id for one in grid.pretrainings)
-    trainings = dict.fromkeys(training.id for training in grid.trainings)
-    evaluations = dict.fromkeys(identity for row in grid.rows for identity in row.evaluations.values())
-    cells = [("pretraining", pretraining_cell(root, identity)) for identity in first]
-    cells += [("training", training_cell(root, identity)) for identity in trainings]
-    cells += [("evaluation", evaluation_cell(root, identity)) for identity in evaluations]
+    cells = dict.fromkeys((one.kind, one.cell) for one in list_cells(grid, root))
     return ((kind, cell) for kind, cell in cells if (cell.folder / "cell.json").is_file())
 
 
@@ -176,7 +165,7 @@ def _leftovers(kind: str, cell: Cell, log_days: float, users: tuple[Path, ...]) 
     if cell.done() is not None:  # the shares of what is done say what it cost; else they would speak of vectors that go
         wanted = [(path, what) for path, what in wanted if path.name != SHARES]
     # A model that is being replaced is whole under its draft's name for a moment: only beside a model is that a draft.
-    if kind == "evaluation" or (cell.folder / "model").is_dir():
+    if kind in ("evaluation", "analysis") or (cell.folder / "model").is_dir():
         wanted += [(path, "half-written file") for path in sorted(cell.folder.glob(".*"))]
     logs = [path for folder in (cell.folder, *users) for path in sorted((folder / "logs").glob("*"))]
     wanted += [(path, "log") for path in logs if time.time() - path.lstat().st_mtime >= log_days * _DAY]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from lmk_core import Embedder
 from lmk_core.recording import Recorder
+from lmk_eval.analyses.drawing import draw
 from lmk_eval.analyses.errors import AnalysisError
-
-_READ_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -45,36 +43,44 @@ def check_names(series: Sequence[Series]) -> None:
 
 
 def long_texts(
-    texts: Iterable[str], series: Sequence[Series], min_tokens: int, limit: int, recorder: Recorder
+    texts: Iterable[str], series: Sequence[Series], min_tokens: int, limit: int, seed: int | None, recorder: Recorder
 ) -> list[str]:
-    """The first texts that have at least so many tokens, special ones not counted, for every model.
+    """Texts drawn among those that have at least so many tokens, special ones not counted, for every model.
 
     Args:
-        texts: read only as far as they are needed.
+        texts: gone through once.
         series: whose tokenizers count.
         min_tokens: of a text.
         limit: how many texts at most.
+        seed: of the draw; None takes the first ones that are long enough.
         recorder: is told how many were found.
 
     Raises:
         AnalysisError: if there is none; the message says how long the longest is.
     """
-    found: list[str] = []
-    longest = seen = 0
-    rest = iter(texts)
-    while len(found) < limit and (some := list(islice(rest, _READ_AT_ONCE))):
-        seen += len(some)
-        lengths = [_lengths(one, some, min_tokens) for one in series]
-        shortest = [min(counts) for counts in zip(*lengths, strict=True)]
+    seen = longest = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal seen
+        for text in texts:
+            seen += 1
+            yield text
+
+    def enough(some: Sequence[str]) -> list[bool]:
+        nonlocal longest
+        shortest = [
+            min(counts) for counts in zip(*(_lengths(one, list(some), min_tokens) for one in series), strict=True)
+        ]
         longest = max(longest, *shortest)
-        found += [text for text, count in zip(some, shortest, strict=True) if count >= min_tokens]
-        recorder.progress(min(len(found), limit), limit, unit="long text")
+        return [count >= min_tokens for count in shortest]
+
+    found = draw(counted(), enough, limit, seed, lambda held: recorder.progress(held, limit, unit="long text"))
     if not found:
         raise AnalysisError(
             f"texts: none of {seen} has {min_tokens} tokens or more, the longest has {longest}; "
             "give longer texts, or ask for less"
         )
-    return found[:limit]
+    return found
 
 
 def _lengths(series: Series, texts: list[str], enough: int) -> list[int]:

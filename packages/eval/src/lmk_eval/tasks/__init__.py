@@ -6,6 +6,7 @@ from lmk_eval._lazy import lazy_exports
 from lmk_eval.tasks.folder import FolderData, Query, TaskDataError, fingerprint, read_folder
 
 if TYPE_CHECKING:
+    from lmk_eval.tasks.documents import task_documents
     from lmk_eval.tasks.local import LocalRetrieval
     from lmk_eval.tasks.opening import DataMissing, load_task, open_task
 
@@ -19,6 +20,7 @@ __all__ = [
     "load_task",
     "open_task",
     "read_folder",
+    "task_documents",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -28,5 +30,6 @@ __getattr__, __dir__ = lazy_exports(
         "LocalRetrieval": "lmk_eval.tasks.local",
         "load_task": "lmk_eval.tasks.opening",
         "open_task": "lmk_eval.tasks.opening",
+        "task_documents": "lmk_eval.tasks.documents",
     },
 )

@@ -69,19 +69,21 @@ def analyse_attention(
     documents: int = 50,
     min_tokens: int | None = None,
     layer: int = -1,
+    seed: int | None = 0,
     recorder: Recorder | None = None,
 ) -> Analysis:
     """Figure 2: the attention of the pooled positions (CLS, or the landmarks) to every position of long documents.
 
     Args:
         series: models, each read in its own way.
-        texts: documents; the first ones that are long enough are taken, the same for every model.
+        texts: documents; some that are long enough are drawn, the same for every model.
         max_lengths: in tokens; a panel each.
         by: positions are counted in tokens, or as a fraction of the document.
         bins: how many, of equal width.
         documents: how many at most.
         min_tokens: of a document, special tokens not counted; the longest of ``max_lengths`` unless said.
         layer: counted from 0, or from the end as -1.
+        seed: of the draw; None takes the first documents that are long enough.
         recorder: is told how many documents are done.
 
     Raises:
@@ -95,7 +97,7 @@ def analyse_attention(
         check_attention(one.embedder, layer)
         refuse_too_long(one.embedder.module.encoder, max(max_lengths))
     wanted = max(max_lengths) if min_tokens is None else min_tokens
-    chosen = long_texts(texts, series, wanted, documents, recorder)
+    chosen = long_texts(texts, series, wanted, documents, seed, recorder)
     curves: list[Curve] = []
     total = len(chosen) * len(series) * len(max_lengths)
     for length in max_lengths:
@@ -110,6 +112,7 @@ def analyse_attention(
         "documents": len(chosen),
         "min_tokens": wanted,
         "layer": layer,
+        "seed": seed,
     }
     return Analysis("attention", {"": _rows(curves, by, bins)}, _summary(curves), settings, partial(_draw, curves, by))
 

@@ -21,7 +21,7 @@ def draw_cost(rows: Sequence[Row]) -> Figure:
         wanted.append(("text_lost", "Text lost (%)", "Text that no longer fits"))
     if "seconds" in rows[0]:
         wanted.append(("extra_seconds", "More seconds (%)", "Seconds"))
-    figure, axes = panels(len(wanted), height=2.7, width=3.5 if len(wanted) == 1 else 6.9)
+    figure, axes = panels(len(wanted), height=1.75, room=0.5)
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
     for panel, (key, label, title) in zip(axes, wanted, strict=True):
         _panel(panel, rows, names, key)

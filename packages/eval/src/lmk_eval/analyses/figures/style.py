@@ -28,10 +28,10 @@ DASHES: tuple[Any, ...] = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
 GREY = "#666666"
-WIDTH = 6.9
-"""Of a figure across two columns, in inches."""
-COLUMN = 3.5
-"""Of a figure in one column, in inches."""
+WIDTH = 3.35
+"""Of a figure, in inches: one column of a paper in two, so that nothing has to shrink in print, or on a phone."""
+_ENTRY, _LETTER = 0.52, 0.062
+"""Inches of a legend's entry without its name, and of a letter of the name."""
 _PARAMETERS: dict[str, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -40,7 +40,8 @@ _PARAMETERS: dict[str, Any] = {
     "ytick.labelsize": 8,
     "legend.fontsize": 8,
     "legend.frameon": False,
-    "legend.handlelength": 2.6,
+    "legend.handlelength": 2.2,
+    "legend.handletextpad": 0.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -66,17 +67,18 @@ def print_style() -> Generator[None]:
         yield
 
 
-def panels(
-    number: int, *, width: float = WIDTH, height: float = 2.6, columns: int = 3, **options: Any
-) -> tuple[Figure, list[Axes]]:
-    """A figure with this many panels in rows of up to ``columns``; sizes are in inches, ``height`` is a row's."""
-    columns = min(number, columns)
-    rows = -(-number // columns)
-    figure = Figure(figsize=(width, height * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **options).ravel()
-    for spare in axes[number:]:
-        spare.remove()
-    return figure, list(axes[:number])
+def panels(number: int, *, height: float = 2.2, room: float = 0.4, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with this many panels, one below the other.
+
+    Args:
+        number: of panels.
+        height: of each, in inches.
+        room: for what stands above and below all of them (title, legend), in inches.
+        options: of matplotlib's ``subplots``.
+    """
+    figure = Figure(figsize=(WIDTH, height * number + room), layout="constrained")
+    axes = figure.subplots(number, 1, squeeze=False, **options).ravel()
+    return figure, list(axes)
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -105,19 +107,24 @@ def legend_below(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
         return
     handles, labels = axes.get_legend_handles_labels()
     kept = [(handle, label) for handle, label in zip(handles, labels, strict=True) if label in names]
-    columns = min(len(kept), 4 if max(map(len, names)) < 22 else 2)
-    figure.legend(*zip(*kept, strict=True), loc="outside lower center", ncols=columns)
+    columns = min(len(kept), _columns(names))
+    figure.legend(*zip(*kept, strict=True), loc="outside lower center", ncols=columns, columnspacing=1.2)
 
 
 def legend_grid(figure: Figure, rows: Sequence[Sequence[Any]]) -> None:
     """A legend under all panels whose lines are these rows of handles. Long rows go on in the next line."""
-    columns = min(max(map(len, rows)), 4)
+    columns = min(max(map(len, rows)), _columns([str(one.get_label()) for row in rows for one in row]))
     lines = [list(row[start : start + columns]) for row in rows for start in range(0, len(row), columns)]
     blank = Line2D([], [], linestyle="none", label=" ")
     filled = [line + [blank] * (columns - len(line)) for line in lines]
     # matplotlib fills a legend column by column.
     handles = [line[column] for column in range(columns) for line in filled]
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, columnspacing=1.2)
+
+
+def _columns(names: Sequence[str]) -> int:
+    """Columns of a legend of these names that a figure is wide enough for."""
+    return max(1, min(4, int(WIDTH / (_ENTRY + _LETTER * max(map(len, names))))))
 
 
 def room_above(axes: Axes, values: Iterable[float], most: float, share: float = 0.12) -> None:

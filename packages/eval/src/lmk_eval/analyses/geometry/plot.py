@@ -14,7 +14,7 @@ from lmk_eval.analyses.geometry.analyse import Geometry
 
 def draw_geometry(found: Sequence[Geometry]) -> Figure:
     """Two panels; a line and a marker of one colour a model."""
-    figure, (left, right) = panels(2, height=2.9)
+    figure, (left, right) = panels(2, height=2.0, room=0.5)
     signs = markers(len(found))
     for number, one in enumerate(found):
         cumulated = 100 * np.cumsum(one.spectrum)

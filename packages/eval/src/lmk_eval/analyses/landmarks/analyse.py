@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from jaxtyping import Float64
 
 from lmk_core.encoders.loading import refuse_too_long
 from lmk_core.recording import NullRecorder, Recorder
+from lmk_eval.analyses.drawing import draw
 from lmk_eval.analyses.errors import AnalysisError
 from lmk_eval.analyses.figures import Analysis, Row
 from lmk_eval.analyses.landmarks.hits import FINDS, LEFT, RIGHT, Find, neighbour_hits
@@ -61,6 +62,7 @@ def analyse_landmarks(
     max_chunks: int | None = MIN_CHUNKS,
     max_length: int | None = None,
     documents: int = 50,
+    seed: int | None = 0,
     recorder: Recorder | None = None,
 ) -> Analysis:
     """Figure 4: how well the chunks beside a landmark are found by it, to the left and to the right.
@@ -71,13 +73,14 @@ def analyse_landmarks(
 
     Args:
         series: models, each read with landmarks.
-        texts: documents; the first ones of enough chunks are taken, for each model by its own tokens.
+        texts: documents; some of enough chunks are drawn, for each model by its own tokens.
         k: of the summary and of the plot by distance.
         min_chunks: of a document. The paper's, 256.
         max_chunks: only the first so many of a document count, so that all are equally hard; None for all that fit.
         max_length: in tokens; without it what ``max_chunks`` chunks take, which may be more than the model was made
             for.
         documents: how many at most.
+        seed: of the draw; None takes the first documents that have enough chunks.
         recorder: is told how many documents are done.
 
     Raises:
@@ -91,7 +94,7 @@ def analyse_landmarks(
     found = []
     for number, (one, length) in enumerate(zip(series, lengths, strict=True)):
         told = partial(_told, recorder, number * documents, len(series) * documents)
-        found.append(_captured(one, held, k, min_chunks, max_chunks, length, documents, told))
+        found.append(_captured(one, held, k, min_chunks, max_chunks, length, documents, seed, told))
     settings = {
         "series": [
             {**one.settings(), "max_length": length, "documents": len(captured.chunks)}
@@ -100,6 +103,7 @@ def analyse_landmarks(
         "k": k,
         "min_chunks": min_chunks,
         "max_chunks": max_chunks,
+        "seed": seed,
     }
     tables = {"": _by_k(found), "distance": _by_distance(found)}
     return Analysis("landmarks", tables, _summary(found), settings, partial(_draw, found))
@@ -136,30 +140,52 @@ def _captured(
     max_chunks: int | None,
     max_length: int,
     documents: int,
+    seed: int | None,
     told: Any,
 ) -> Captured:
     most = min(max(MOST, k), min_chunks)
     encode = Encoder(series.embedder)
     counts: list[int] = []
     hits: dict[tuple[Find, int], list[np.ndarray]] = {(find, at): [] for find in FINDS for at in DISTANCES}
-    seen = longest = 0
-    for text in texts:
-        seen += 1
+    for text in _drawn(series, texts, min_chunks, max_chunks, max_length, documents, seed):
         chunked = chunk_document(series.embedder, text, max_length, max_chunks)
-        longest = max(longest, len(chunked.alone))
-        if len(chunked.alone) < min_chunks:
-            continue
         _add(hits, encode, chunked, most)
         counts.append(len(chunked.alone))
         told(len(counts))
-        if len(counts) == documents:
-            break
-    if not counts:
+    return Captured(series.name, k, tuple(counts), {key: np.stack(values) for key, values in hits.items()})
+
+
+def _drawn(
+    series: Series,
+    texts: Iterable[str],
+    min_chunks: int,
+    max_chunks: int | None,
+    max_length: int,
+    documents: int,
+    seed: int | None,
+) -> list[str]:
+    """Documents of enough chunks."""
+    seen = longest = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal seen
+        for text in texts:
+            seen += 1
+            yield text
+
+    def enough(some: Sequence[str]) -> list[bool]:
+        nonlocal longest
+        counts = [len(chunk_document(series.embedder, text, max_length, max_chunks).alone) for text in some]
+        longest = max(longest, *counts)
+        return [count >= min_chunks for count in counts]
+
+    found = draw(counted(), enough, documents, seed, lambda _: None)
+    if not found:
         raise AnalysisError(
             f"texts: none of {seen} has {min_chunks} chunks or more within {max_length} tokens for {series.name}, "
             f"the most are {longest}; give longer texts, smaller chunks, or ask for fewer"
         )
-    return Captured(series.name, k, tuple(counts), {key: np.stack(values) for key, values in hits.items()})
+    return found
 
 
 def _add(hits: dict[tuple[Find, int], list[np.ndarray]], encode: Encoder, chunked: Chunked, most: int) -> None:

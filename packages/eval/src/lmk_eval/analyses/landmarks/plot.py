@@ -16,7 +16,7 @@ from lmk_eval.analyses.landmarks.hits import LEFT, RIGHT
 
 def draw_landmarks(found: Sequence[Captured]) -> Figure:
     """Two panels; a colour and marker a model, solid to the left and dashed to the right."""
-    figure, (left, right) = panels(2, height=2.9)
+    figure, (left, right) = panels(2, height=2.1, room=0.7)
     _by_k(left, found)
     _by_distance(right, found)
     names = [
@@ -41,8 +41,8 @@ def _by_k(axes: Axes, found: Sequence[Captured]) -> None:
             axes.plot(ks, values, color=colour, linestyle=dashes, marker=MARKERS[number % len(MARKERS)], markevery=4)
     axes.plot(np.arange(1, len(found[0].chance) + 1), 100 * found[0].chance, color=GREY, linestyle=":")
     axes.axvline(found[0].k, color=GREY, linewidth=0.8)
-    axes.annotate(f"k = {found[0].k}", (found[0].k, 1), (3, -2), ("data", "axes fraction"), "offset points",
-                  color=GREY, fontsize=7, va="top")  # fmt: skip
+    axes.annotate(f"k = {found[0].k}", (found[0].k, 0), (3, 2), ("data", "axes fraction"), "offset points",
+                  color=GREY, fontsize=7, va="bottom")  # fmt: skip
     axes.set_xlim(1, max(len(one.chance) for one in found))
     sides = [one.mean("chunk", side) for one in found for side in (LEFT, RIGHT)]
     room_above(axes, 100 * np.concatenate(sides), 102)

@@ -16,7 +16,7 @@ from lmk_eval.analyses.lengths.count import Lengths, histogram
 
 def draw_lengths(found: Sequence[Lengths], edges: Sequence[int], max_lengths: Sequence[int]) -> Figure:
     """Two panels: texts by length, and what is cut."""
-    figure, (left, right) = panels(2, height=2.9)
+    figure, (left, right) = panels(2, height=2.1)
     _bars(left, found, edges)
     _cuts(right, found, max_lengths)
     names = [one.name for one in found]
@@ -34,13 +34,18 @@ def _bars(axes: Axes, found: Sequence[Lengths], edges: Sequence[int]) -> None:
         offset = (number - (len(found) - 1) / 2) * width
         bars = axes.bar(places + offset, shares, width, label=one.name, **bar_style(number))
         if len(found) == 1:
-            texts = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
+            texts = [_short(share) if share >= 0.05 else "" for share in shares]
             axes.bar_label(bars, texts, fontsize=7, padding=1)
     labels = [token_span(low, high) for low, high in pairwise(edges)]
     axes.set_xticks(places, labels, rotation=40, ha="right", rotation_mode="anchor")
     axes.grid(visible=False, axis="x")
     axes.set_xlabel("Tokens a text")
     axes.set_ylabel("Texts (%)")
+
+
+def _short(share: float) -> str:
+    """A percentage in three characters."""
+    return f"{share:.1f}" if share < 9.95 else f"{share:.0f}"
 
 
 def _cuts(axes: Axes, found: Sequence[Lengths], max_lengths: Sequence[int]) -> None:
@@ -52,11 +57,11 @@ def _cuts(axes: Axes, found: Sequence[Lengths], max_lengths: Sequence[int]) -> N
         if len(found) == 1:
             for place, share in zip(places, shares, strict=True):
                 axes.annotate(
-                    f"{share:.1f}", (place, share), (0, 5), textcoords="offset points", ha="center", fontsize=7
+                    _short(share), (place, share), (0, 5), textcoords="offset points", ha="center", fontsize=7
                 )
     axes.set_xticks(places, [plain_number(length) for length in max_lengths], rotation=40, ha="right",
                     rotation_mode="anchor")  # fmt: skip
-    axes.set_ylim(0, 108)
+    axes.set_ylim(0, 112)
     axes.margins(x=0.08)
     axes.set_xlabel("Maximum length (tokens)")
     axes.set_ylabel("Texts that are cut (%)")

@@ -20,14 +20,14 @@ _TITLES = {
 
 def draw_position(names: Sequence[str], tables: Mapping[str, Sequence[Row]]) -> Figure:
     """A panel a table; bars are standard errors, the numbers above say how many queries stand behind a point."""
-    figure, axes = panels(len(tables), height=3.0, sharey=True, width=6.9 if len(tables) > 1 else 3.5)
+    figure, axes = panels(len(tables), height=2.3, sharey=True)
     for panel, (table, rows) in zip(axes, tables.items(), strict=True):
         title, label = _TITLES[table]
         _panel(panel, names, rows)
-        panel.set_title(title)
+        panel.set_title(f"{title} (above: queries)")
+        panel.set_ylabel("NDCG@10")
         fractions = all("–" in str(row["group"]) for row in rows)
         panel.set_xlabel(label if table or fractions else "Place in the document")
-    axes[0].set_ylabel("NDCG@10")
     drawn: list[Any] = [row for rows in tables.values() for row in rows]
     room_above(axes[0], [row["ndcg_at_10"] + (row["standard_error"] or 0) for row in drawn], 1.15, 0.15)
     legend_below(figure, axes[0], names)
@@ -52,6 +52,5 @@ def _panel(axes: Axes, names: Sequence[str], rows: Sequence[Row]) -> None:
     axes.margins(x=0.06)
     for place, label in enumerate(labels):
         count = next(row["queries"] for row in rows if row["group"] == label)
-        text = f"n={count}" if place == 0 else f"{count}"
-        axes.annotate(text, (place, 1), (0, -1), ("data", "axes fraction"), "offset points", fontsize=7, ha="center",
-                      va="top", color=GREY)  # fmt: skip
+        axes.annotate(f"{count}", (place, 1), (0, -1), ("data", "axes fraction"), "offset points", fontsize=7,
+                      ha="center", va="top", color=GREY)  # fmt: skip
