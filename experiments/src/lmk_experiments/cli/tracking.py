@@ -20,6 +20,16 @@ def sync(
     grid: Annotated[str | None, typer.Argument(metavar="[GRID]", help="One grid; default: all run here.")] = None,
     root: RootOption = DEFAULT_ROOT,
     store: StoreOption = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            envvar="LMK_LOG_MODELS",
+            metavar="auto|all|none",
+            help="Finished models for mlflow.pyfunc.load_model. auto: where weights can be hard links, which cost "
+            "no disk (the root's own store); all: also copied to another file system or uploaded to a server "
+            "(600 MB a ModernBERT-base); none: nowhere.",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep at it, every ten seconds, until interrupted.")] = False,
 ) -> None:
     """Write to MLflow what the records hold and MLflow does not. A second call changes nothing."""
@@ -31,9 +41,11 @@ def sync(
     where = real_root(root)
     names = None if grid is None else [grid_name(grid)]
     while True:
-        report = sync_with_tables(where, names, uri=store, progress=typer.echo)
+        report = sync_with_tables(where, names, uri=store, progress=typer.echo, models=models)
         for warning in report.warnings:
             typer.echo(f"warning: {warning}", err=True)
+        for note in report.notes:
+            typer.echo(f"note: {note}")
         typer.echo(str(report))
         if not watch:
             return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lmk_experiments.mirror.lock import locked
 from lmk_experiments.mirror.marks import FILE, Marks
+from lmk_experiments.mirror.models import Models, chosen_policy
 from lmk_experiments.mirror.read import active_run, runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, Status, Wanted, places, wanted
@@ -35,6 +36,7 @@ class SyncReport:
         waiting: cells that were not started, and so have no run yet.
         writes: calls that changed the store; 0 where everything was there already.
         warnings: what the store did not take. The records hold it.
+        notes: what was left out on purpose, and how to have it.
     """
 
     address: str
@@ -44,6 +46,7 @@ class SyncReport:
     waiting: int = 0
     writes: int = 0
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         counts = f"{self.created} created, {self.updated} updated, {self.unchanged} unchanged"
@@ -60,6 +63,7 @@ def sync(
     table_text: TableText | None = None,
     progress: Callable[[str], None] | None = None,
     wait_seconds: float = 30.0,
+    models: str | None = None,
 ) -> SyncReport:
     """Write to MLflow what the records hold and the store does not; a second call changes nothing.
 
@@ -70,21 +74,24 @@ def sync(
         table_text: makes the table of a grid, kept as artifact of its parent runs: ``table.md``, or the files it names.
         progress: told one line for every run that changed.
         wait_seconds: how long to wait for another sync of this root, and for another process that makes the store.
+        models: which finished models are logged, see ``chosen_policy``.
 
     A grid whose record cannot be read, and that was not asked for by its name, is left out with a warning.
 
     Raises:
-        ValueError: no such grid was run here, or its record cannot be read.
+        ValueError: no such grid was run here, or its record cannot be read; or no such choice of models.
         StoreError: the store cannot be used. What was not written is written by the next call.
         LockedError: another process still syncs this root.
     """
     root = root.resolve()
+    policy, say = chosen_policy(models), progress or (lambda _: None)
     every, unreadable = load_grids(root)
     chosen = every if grids is None else [load_grid(root, name) for name in grids]
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            work = _Sync(root, store, Writer(store, user or getpass.getuser()), progress or (lambda _: None))
+            writer = Writer(store, user or getpass.getuser(), Models(store, policy, say))
+            work = _Sync(root, store, writer, say)
             work.writer.warnings += unreadable
             return work.run(every, chosen, table_text)
     except StoreError:
@@ -129,6 +136,8 @@ class _Sync:
             if table_text is not None:
                 self._table(grid, list(parents[grid.name].values()), table_text)
         self.report.writes, self.report.warnings = self.writer.writes, [*self.store.warnings, *self.writer.warnings]
+        if self.writer.models is not None:
+            self.report.notes += self.writer.models.notes()
         return self.report
 
     def _wanted(self, place: Place) -> Wanted | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lmk_experiments.mirror.marks import Marks
+from lmk_experiments.mirror.models import Models
 from lmk_experiments.mirror.names import MAX_NAME, path_name
 from lmk_experiments.mirror.store import Store
 from lmk_experiments.mirror.wanted import Status, Wanted, milliseconds
@@ -23,8 +24,9 @@ _PARAMS_A_BATCH = 100
 class Writer:
     """Writes runs of one store and counts what it wrote."""
 
-    def __init__(self, store: Store, user: str) -> None:
+    def __init__(self, store: Store, user: str, models: Models | None = None) -> None:
         self.store = store
+        self.models = models
         self.user = user
         self.writes = 0
         """Calls that changed the store."""
@@ -37,7 +39,7 @@ class Writer:
         return self.store.client.create_run(experiment, start_time=start, tags={**own, **tags}, run_name=name)
 
     def update(self, wanted: Wanted, run: Run, marks: Marks, tags: Mapping[str, str], *, fresh: bool) -> None:
-        """Bring ``run`` to ``wanted``, its status last. ``fresh``: it was created just now and holds no curves."""
+        """Bring ``run`` to ``wanted``, its status after its content, its model last. ``fresh``: it was created just now and holds no curves."""
         params = {key: text for key, text in wanted.params.items() if key not in run.data.params}
         self._batches(
             run.info.run_id,
@@ -49,6 +51,15 @@ class Writer:
             self._curves(wanted, run, marks, fresh=fresh)
         self._artifacts(wanted, run, marks)
         self.finish(run, wanted.status, wanted.end)
+        if self.models is not None:
+            self.log_model(wanted, run, marks, self.models)
+
+    def log_model(self, wanted: Wanted, run: Run, marks: Marks, models: Models) -> None:
+        """After all else: weights may take minutes, and a run is complete without them."""
+        before, told = models.writes, len(models.warnings)
+        models.log(wanted, run, marks)
+        self.writes += models.writes - before
+        self.warnings += models.warnings[told:]
 
     def finish(self, run: Run, status: Status, end: int | None) -> None:
         """Set status and end from the records; what MLflow says of itself is no evidence."""

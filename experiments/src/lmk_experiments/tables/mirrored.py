@@ -18,6 +18,7 @@ def sync_with_tables(
     uri: str | None = None,
     progress: Callable[[str], None] | None = None,
     wait_seconds: float = 5.0,
+    models: str | None = None,
 ) -> SyncReport:
     """As ``mirror.sync``; every grid's table, from the records, becomes artifacts of its parent runs.
 
@@ -34,5 +35,6 @@ def sync_with_tables(
         uri=uri,
         progress=progress,
         wait_seconds=wait_seconds,
+        models=models,
         table_text=files,
     )
