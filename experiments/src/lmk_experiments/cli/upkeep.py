@@ -75,8 +75,8 @@ def clean(
     logged, shared = logged_models(where, record)
     if logged:
         typer.echo(
-            f"left alone: {counted(logged, 'model')} that MLflow holds too, {format_bytes(shared)} of it as hard links: "
-            "deleting a cell frees none of that; MLflow's UI deletes a logged model, and `mlflow gc` its files"
+            f"left alone: {counted(logged, 'model')} that MLflow holds too, {format_bytes(shared)} of it as hard "
+            "links: deleting a cell frees none of that; MLflow's UI deletes a logged model, and `mlflow gc` its files"
         )
     if not found:
         typer.echo(f"{record.name}: nothing to delete under {where}")
