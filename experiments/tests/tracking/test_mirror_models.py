@@ -82,7 +82,9 @@ def test_a_model_that_was_cut_short_is_gone_on_with(trained, uri):
     """Killed while it puts the weights: no part can be loaded, and the next sync makes the same model whole."""
     script = (
         "import os, signal, sys\n"
-        "os.link = lambda source, target: os.kill(os.getpid(), signal.SIGKILL) if 'uploading.model' in str(target) else None\n"
+        "def link(source, target):\n"
+        "    if 'uploading.model' in str(target): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "os.link = link\n"
         "import pathlib\n"
         "pathlib.Path.unlink = lambda self, missing_ok=False: None\n"
         "from lmk_experiments.mirror import sync\n"

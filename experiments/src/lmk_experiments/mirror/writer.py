@@ -39,7 +39,10 @@ class Writer:
         return self.store.client.create_run(experiment, start_time=start, tags={**own, **tags}, run_name=name)
 
     def update(self, wanted: Wanted, run: Run, marks: Marks, tags: Mapping[str, str], *, fresh: bool) -> None:
-        """Bring ``run`` to ``wanted``, its status after its content, its model last. ``fresh``: it was created just now and holds no curves."""
+        """Bring ``run`` to ``wanted``, its status after its content, its model last.
+
+        ``fresh``: it was created just now and holds no curves.
+        """
         params = {key: text for key, text in wanted.params.items() if key not in run.data.params}
         self._batches(
             run.info.run_id,

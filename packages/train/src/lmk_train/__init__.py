@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from lmk_core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from lmk_core.recording import PrintRecorder
     from lmk_train.callbacks.checkpoints import CheckpointMismatchError
     from lmk_train.config import PretrainConfig, TrainConfig
-    from lmk_core.recording import PrintRecorder
     from lmk_train.data.errors import DataError
     from lmk_train.finished import OtherModelError
     from lmk_train.modules.divergence import DivergenceError

@@ -24,7 +24,7 @@ with warnings.catch_warnings():
                 context.artifacts["model"], device=None if device == "auto" else str(device)
             )
 
-        def predict(self, context, model_input, params: dict[str, Any] | None = None) -> np.ndarray:
+        def predict(self, context, model_input, params: dict[str, Any] | None = None) -> np.ndarray:  # noqa: ANN001, ARG002
             """Embed the texts of the first column: float32 [n, dim], each row of length 1.
 
             Args:

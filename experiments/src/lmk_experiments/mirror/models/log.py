@@ -1,4 +1,4 @@
-"""One logged model for each finished training: created once, gone on with where it was cut short, replaced if it changed."""
+"""One logged model for each finished training: once, gone on with where it was cut short, replaced if it changed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Models:
             self.left_out[wanted.place.id] = sum(file.stat().st_size for file in files)
             return
         try:
-            identity = self._bring(wanted, run, marks, model, files)
+            identity = self._bring(wanted, run, model, files)
         except Exception as error:  # noqa: BLE001  a store may fail in any way of its own
             reason = str(error).replace(self.store.uri, self.store.address).strip().partition("\n")[0]
             self.warnings.append(
@@ -91,7 +91,7 @@ class Models:
         weights = [file for file in files if file.suffix == place.LINKED]
         return folder is not None and all(place.can_link(file, folder) for file in weights)
 
-    def _bring(self, wanted: Wanted, run: Run, marks: Marks, model: Path, files: list[Path]) -> str:
+    def _bring(self, wanted: Wanted, run: Run, model: Path, files: list[Path]) -> str:
         """See that the store has this very model, ready. Returns its identity there."""
         digest = _digest(model, files)
         held = self._held(run)
