@@ -21,8 +21,9 @@ os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-for name in ("LMK_ROOT", "LMK_STORE", "MLFLOW_TRACKING_URI"):
-    os.environ.pop(name, None)  # a developer's own settings must not leak into the tests
+for name in [*os.environ]:
+    if name in ("LMK_ROOT", "LMK_STORE", "LMK_EXPERIMENT_PREFIX") or name.startswith("MLFLOW_"):
+        del os.environ[name]  # a developer's own settings must not leak into the tests
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts what ends in `&` so, and children inherit it: Ctrl-C could not be tested.
     signal.signal(signal.SIGINT, signal.default_int_handler)

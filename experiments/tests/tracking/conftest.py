@@ -57,7 +57,7 @@ class Root:
 
     def runs(self, uri: str | None, kind="training") -> dict:
         """The root's runs in a store by cell id, and its parents by `grid NAME`; each of them once."""
-        found = runs_of_root(open_store(self.path, uri), self.path.resolve(), kind).values()
+        found = runs_of_root(open_store(self.path, uri), kind).values()
         named = [(run.data.tags.get("lmk.cell") or f"grid {run.data.tags['lmk.grid']}", run) for run in found]
         assert [name for name, count in Counter(name for name, _ in named).items() if count > 1] == []
         return dict(named)

@@ -16,6 +16,7 @@ import pytest
 from lmk_experiments.mirror import LockedError, PortInUseError, StoreError, open_store, sync, tracking_uri, ui_command
 from lmk_experiments.mirror.lock import locked
 from lmk_experiments.records.claim import STALE_SECONDS
+from lmk_experiments.records.tickets import user_name
 
 
 def test_the_address_is_the_argument_then_ours_then_mlflows_then_the_roots(tmp_path, monkeypatch):
@@ -87,7 +88,7 @@ def test_a_lock_is_named_while_it_is_held_and_free_when_its_process_is_killed(tm
     holder = context.Process(target=_hold, args=(path, held), daemon=True)
     holder.start()
     assert held.wait(30)
-    named = f"held by process {holder.pid} on {socket.gethostname()} since 2"
+    named = f"held by process {holder.pid} of {user_name()} on {socket.gethostname()} since 2"
     with pytest.raises(LockedError, match=named), locked(path, wait_seconds=0):
         pass
     os.kill(holder.pid, signal.SIGKILL)
@@ -97,6 +98,7 @@ def test_a_lock_is_named_while_it_is_held_and_free_when_its_process_is_killed(tm
         assert json.loads(path.read_text()) | {"since": ""} == {
             "host": socket.gethostname(),
             "pid": os.getpid(),
+            "user": user_name(),
             "since": "",
         }
     assert path.read_text() == ""

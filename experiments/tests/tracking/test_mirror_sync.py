@@ -81,7 +81,7 @@ def test_a_sync_killed_while_it_wrote_a_curve_writes_no_point_twice(two_rows, ur
     cell = training_cell(two_rows.path, f"{1:012x}")
     # As a kill leaves it between writing points and remembering them.
     value = two_rows.marks("trainings", cell.id)
-    value["written"]["curves"] = None
+    value["written"]["curves"] = {}
     (cell.folder / "mlflow.json").write_text(json.dumps(value))
     CellRecorder(cell.folder).metrics({"validation/ndcg_at_10": 0.5}, 2)
     sync(two_rows.path, uri=uri)

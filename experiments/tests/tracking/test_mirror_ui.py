@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from lmk_experiments.mirror import UiCommand, ui_command
+from lmk_experiments.mirror import ui_command
 
 _LMK = [sys.executable, "-m", "lmk_experiments.cli.main"]
 _DEAF = """
@@ -24,8 +24,8 @@ while True:
 """
 _SERVE = """
 import sys
-from lmk_experiments.mirror import UiCommand, serve
-sys.exit(serve(UiCommand("", [sys.executable, "-c", *sys.argv[1:]], None), grace_seconds=0.5))
+from lmk_experiments.mirror import serve
+sys.exit(serve([sys.executable, "-c", *sys.argv[1:]], None, grace_seconds=0.5))
 """
 
 
@@ -110,7 +110,7 @@ def test_a_server_that_ends_by_itself_gives_its_exit_code():
     from lmk_experiments.mirror import serve
 
     before = signal.getsignal(signal.SIGTERM)
-    assert serve(UiCommand("", [sys.executable, "-c", "raise SystemExit(7)"], dict(os.environ))) == 7
+    assert serve([sys.executable, "-c", "raise SystemExit(7)"], None) == 7
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -98,21 +98,9 @@ def main() -> NoReturn:
         _tell(error, debug)
         code = 2
     except Exception as error:  # noqa: BLE001 - the last line of defence: one line instead of a traceback
-        if debug:
-            traceback.print_exc()
-        else:
-            print(
-                f"internal error: {type(error).__name__}: {error}\nrun again with --debug to see where", file=sys.stderr
-            )
+        _tell(error, debug, f"internal error: {type(error).__name__}: ", "\nrun again with --debug to see where")
         code = 1
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _tell(error: Exception, debug: bool) -> None:
-    if debug:
-        traceback.print_exc()
-    else:
-        print(f"error: {as_typed(str(error), sys.argv[1:])}", file=sys.stderr)
 
 
 def as_typed(message: str, arguments: Sequence[str]) -> str:
@@ -129,6 +117,14 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     option = f"--{name.group().replace('_', '-').removesuffix('s')}"
     typed = next((one for one in (word.partition("=")[0] for word in arguments) if one in (option, f"{option}s")), None)
     return message if typed is None else typed + message[name.end() :]
+
+
+def _tell(error: Exception, debug: bool, begin: str = "error: ", end: str = "") -> None:
+    from lmk_experiments.mirror.address import scrub
+
+    # Libraries quote addresses with their passwords, in messages and in the errors that lie behind them.
+    told = traceback.format_exc() if debug else f"{begin}{as_typed(str(error), sys.argv[1:])}{end}"
+    print(scrub(told.rstrip("\n"), *(word for word in sys.argv[1:] if "://" in word)), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -23,9 +24,36 @@ SetOption = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", envvar="LMK_STORE", help="MLflow's tracking URI; default: SQLite under the root."),
+    typer.Option(
+        "--store",
+        envvar="LMK_STORE",
+        help="MLflow's tracking URI; default: SQLite under the root. For passwords: `lmk serve --help`.",
+    ),
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(
+        "--experiment-prefix",
+        envvar="LMK_EXPERIMENT_PREFIX",
+        metavar="NAME",
+        callback=lambda value: use_prefix(value),
+        help="Your experiments' names begin with NAME/ on a shared server. The root remembers it.",
+    ),
 ]
 DEFAULT_ROOT = Path("runs")
+
+
+def use_prefix(value: str | None) -> str | None:
+    """Set the prefix of experiments for this process and those that it starts.
+
+    Raises:
+        ValueError: it cannot begin a name.
+    """
+    from lmk_experiments.mirror.identity import PREFIX, checked_prefix
+
+    if value is not None:
+        os.environ[PREFIX] = checked_prefix(value)
+    return value
 
 
 def again(verb: str, grid: str, root: Path) -> str:

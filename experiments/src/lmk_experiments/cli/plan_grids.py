@@ -50,6 +50,8 @@ def _plan(name: str, root: Path, assignments: tuple[str, ...]) -> Plan:
 
     loaded = load_grid_file(name, assignments)
     made = make_plan(loaded, root)
+    for one in made.warnings:
+        typer.echo(f"warning: {one}", err=True)
     load_table(loaded, made)  # a mistake in the table is told now, not after the trainings
     return made
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, StoreOption, real_root
+from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, PrefixOption, RootOption, StoreOption, real_root
 
 if TYPE_CHECKING:
     from lmk_experiments.records import GridRecord
@@ -57,6 +57,7 @@ def table(
         float, typer.Option(metavar="P", help="The chance of any false mark in a column, for --significance.")
     ] = 0.05,
     out: Annotated[Path | None, typer.Option("--out", help="Write it to this file instead.")] = None,
+    prefix: PrefixOption = None,  # noqa: ARG001 - its callback uses it
 ) -> None:
     """Print the ablation table of a grid: best bold, second underlined, unfinished cells by their state.
 

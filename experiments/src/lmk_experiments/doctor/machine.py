@@ -137,15 +137,28 @@ def _quota() -> Finding:
 
 
 def _store(root: Path) -> Finding:
-    uri = os.environ.get("LMK_STORE") or os.environ.get("MLFLOW_TRACKING_URI")
-    if uri:
-        shown = uri.rpartition("@")[2]
-        return Finding("ok", "tracking", f"{shown} (from the environment)")
-    kind = file_system(root)
+    from lmk_experiments.mirror import StoreError, tracking_uri
+    from lmk_experiments.mirror.address import ask, without_credentials
+    from lmk_experiments.mirror.store import database_file
+
+    named = "from the environment" if os.environ.get("LMK_STORE") or os.environ.get("MLFLOW_TRACKING_URI") else ""
+    try:
+        uri = tracking_uri(root)
+    except StoreError as error:
+        return Finding("fail", "tracking", str(error))
+    file = database_file(uri)
+    if file is None:
+        wrong = ask(uri) if uri.startswith("http") else None
+        shown = f"{without_credentials(uri)} ({named})"
+        return Finding("ok", "tracking", shown) if wrong is None else Finding("warn", "tracking", f"{shown}: {wrong}")
+    kind, place = file_system(file.parent), f"SQLite ({named})" if named else "SQLite under the root"
     if kind.startswith(_NETWORK):
-        words = f"SQLite under the root, which is on {kind}: fine for one writer at a time, as `lmk sync` is"
-        return Finding("note", "tracking", words)
-    return Finding("ok", "tracking", f"SQLite under the root ({root / 'mlflow.db'})")
+        advice = (
+            f"{place}, {file}, is on {kind}, where its locks may not hold between machines: let one machine sync, or "
+            "put it on a local disk (export LMK_STORE=/local/disk/mlflow.db), or use a server (`lmk serve --help`)"
+        )
+        return Finding("warn", "tracking", advice)
+    return Finding("ok", "tracking", f"{place} ({file})")
 
 
 def file_system(path: Path) -> str:

@@ -22,11 +22,14 @@ _SIDES = ("", "-journal", "-wal", "-shm")
 _FULL = "database or disk is full"
 
 
-def create(file: Path, artifacts: Path) -> None:
+def create(file: Path, artifacts: Path | str) -> None:
     """Make MLflow's database at ``file``, where there is none or an empty one, under another name until it is complete.
 
     MLflow's schema takes some forty migrations, and a file that was left in the middle of them can never be opened
     again. Needs the file's lock: what an earlier call left behind is deleted.
+
+    Args:
+        artifacts: the folder, or the address, of artifacts of experiments that name no place.
 
     Raises:
         Exception: whatever MLflow's driver raises; ``file`` is as it was.
@@ -99,11 +102,12 @@ def _draft(file: Path) -> Generator[Path]:
             Path(f"{draft}{side}").unlink(missing_ok=True)
 
 
-def _migrate_fresh(draft: Path, artifacts: Path) -> None:
+def _migrate_fresh(draft: Path, artifacts: Path | str) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     # Closed before it is renamed, so that SQLite's files beside it are gone.
-    SqlAlchemyStore(f"sqlite:///{draft}", artifacts.as_uri()).engine.dispose()
+    place = artifacts if isinstance(artifacts, str) else artifacts.as_uri()
+    SqlAlchemyStore(f"sqlite:///{draft}", place).engine.dispose()
 
 
 def _disconnect(file: Path) -> None:

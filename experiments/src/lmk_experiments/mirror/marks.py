@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmk_experiments.mirror.store import Store, default_uri
+from lmk_experiments.mirror.curves import Curve
+from lmk_experiments.mirror.store import OWN, Store, key_of
 from lmk_experiments.records import Cell, read_json, write_json
 
 FILE = "mlflow.json"
-_OWN = "sqlite:///<root>/mlflow.db"
 
 
 @dataclass
@@ -22,8 +22,9 @@ class Marks:
     Attributes:
         store: the store's address without credentials; a root's own database is named relative to the root, so that
             a root that is moved keeps its runs.
-        curves: ``{"read": [size, mtime_ns], "steps": {metric: last step}}`` of ``metrics.jsonl``, or ``None`` where
-            writing it may have been cut short, so that the store has to be asked.
+        curves: file to ``{"offset", "lines", "steps": {metric: last step}}``; nothing of a file whose writing may have
+            been cut short, so that the store has to be asked.
+        root: the root's identity.
         artifacts: file name to the digest of what was uploaded.
     """
 
@@ -31,27 +32,30 @@ class Marks:
     store: str
     root: str
     run_id: str | None = None
-    curves: dict[str, Any] | None = None
+    curves: dict[str, Curve] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def load(cell: Cell, store: Store) -> Marks:
         """The marks of ``cell`` for ``store``: empty where there are none, or where they are of another store."""
         root = cell.root.resolve()
-        own = store.uri == default_uri(root)
-        marks = Marks(cell.folder / FILE, _OWN if own else store.address, str(root))
+        marks = Marks(cell.folder / FILE, key_of(root, store.uri), store.root.id)
         try:
             value = read_json(marks.file) or {}
         except ValueError:
             return marks
         if not isinstance(value, dict):
             return marks
-        # A copied root has another path: on a shared store its runs are its own, not those of the original.
-        if value.get("uri") != marks.store or (not own and value.get("root") != marks.root):
+        if value.get("uri") != marks.store:
+            return marks
+        # A copied root has another identity: on a shared store its runs are its own, not those of the original.
+        # Marks from before there were identities name the path.
+        theirs = value.get("root")
+        if marks.store != OWN and theirs != marks.root and not (store.root.adopts and theirs == str(root)):
             return marks
         try:
             run_id, written = value["run_id"], value["written"]
-            marks.curves, marks.artifacts = written["curves"], dict(written["artifacts"])
+            marks.curves, marks.artifacts = _curves(written["curves"]), dict(written["artifacts"])
         except (KeyError, TypeError, ValueError):
             marks.forget()
             return marks
@@ -65,4 +69,14 @@ class Marks:
 
     def forget(self) -> None:
         """Nothing is known of the run any more."""
-        self.run_id, self.curves, self.artifacts = None, None, {}
+        self.run_id, self.curves, self.artifacts = None, {}, {}
+
+
+def _curves(value: Any) -> dict[str, Curve]:
+    """As they were saved; one of another shape, such as an older version's, is not known."""
+    found = value if isinstance(value, dict) else {}
+    return {
+        file: one
+        for file, one in found.items()
+        if isinstance(one, dict) and one.keys() >= {"offset", "lines", "steps"} and isinstance(one["steps"], dict)
+    }

@@ -7,6 +7,7 @@ is reversible, and a plain name stays as it is.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -78,6 +79,18 @@ def path_name(name: str) -> str:
     ('train/loss', 'validation/recall-x40-10')
     """
     return "/".join(quote(part) for part in name.split("/") if part)
+
+
+def fitting(name: str) -> str:
+    """``name``, or its beginning and a digest of the whole where it is too long for MLflow: no two become one.
+
+    >>> fitting("train/loss"), fitting("a" * 300)[-20:], len(fitting("a" * 300))
+    ('train/loss', 'aaaaaaa-98d2e3bdcfd2', 250)
+    """
+    if len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{name[: MAX_NAME - 1 - len(digest)]}-{digest}"
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

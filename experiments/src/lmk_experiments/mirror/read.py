@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.names import parse_score_name
-from lmk_experiments.mirror.store import Kind, Store, StoreError, open_store
+from lmk_experiments.mirror.store import ROOT_ID, Kind, Store, StoreError, open_store
 from lmk_experiments.records import GridRecord
 
 if TYPE_CHECKING:
@@ -26,36 +27,47 @@ def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None) -> dict
     Raises:
         StoreError: the store cannot be used.
     """
-    root = root.resolve()
-    store = open_store(root, uri)
+    store = open_store(root.resolve(), uri)
     from mlflow.exceptions import MlflowException
 
     asked = {identity for row in grid.rows for identity in row.evaluations.values()}
     try:
         found: dict[str, Scores] = {}
-        for run in runs_of_root(store, root, "evaluation").values():
+        for run in runs_of_root(store, "evaluation").values():
             identity = run.data.tags.get("lmk.cell", "")
             if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
                 found[identity] = _scores(store, run)
     except (OSError, MlflowException, ValueError) as error:
-        raise StoreError(f"cannot read scores from {store.address}: {error}") from error
+        raise StoreError(
+            f"cannot read scores from {store.address}: {explain(error, store.address, store.uri)}"
+        ) from error
     return found
 
 
-def runs_of_root(store: Store, root: Path, kind: Kind) -> dict[str, Run]:
-    """All runs of ``root`` in one experiment, by id, oldest first."""
-    text, token = str(root), None
-    quote = '"' if "'" in text else "'"
-    only = "" if quote in text else f"tags.`lmk.root` = {quote}{text}{quote}"
+def runs_of_root(store: Store, kind: Kind) -> dict[str, Run]:
+    """All runs of the store's root in one experiment, by id, oldest first."""
+    return runs_with(store, kind, {ROOT_ID: store.root.id})
+
+
+def runs_with(store: Store, kind: Kind, tags: Mapping[str, str]) -> dict[str, Run]:
+    """All runs with these tags in one experiment, by id, oldest first."""
+    token = None
+    # A value with both kinds of quotes cannot be said in a filter, so everything is looked through below.
+    asked = " and ".join(filter(None, (_filter(name, value) for name, value in tags.items())))
     runs: dict[str, Run] = {}
     while True:
         page = store.client.search_runs(
-            [store.experiments[kind]], only, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+            [store.experiments[kind]], asked, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
         )
-        runs.update({run.info.run_id: run for run in page if run.data.tags.get("lmk.root") == text})
+        runs.update({run.info.run_id: run for run in page if tags.items() <= run.data.tags.items()})
         token = page.token
         if not token:
             return runs
+
+
+def _filter(name: str, value: str) -> str:
+    quote = '"' if "'" in value else "'"
+    return "" if quote in value else f"tags.`{name}` = {quote}{value}{quote}"
 
 
 def active_run(store: Store, run_id: str) -> Run | None:

@@ -11,10 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 from lmk_experiments.errors import WorkFailed
+from lmk_experiments.mirror.address import (
+    StoreError,
+    check_http,
+    explain,
+    is_postgres,
+    take_login,
+    with_driver,
+    without_credentials,
+)
+from lmk_experiments.mirror.address.postgres import alone_in
 from lmk_experiments.mirror.database import create, is_empty, mend
+from lmk_experiments.mirror.identity import RootIdentity, prefix_in_use, root_identity
 from lmk_experiments.mirror.lock import locked
 
 if TYPE_CHECKING:
@@ -23,8 +33,12 @@ if TYPE_CHECKING:
 Kind = Literal["training", "evaluation"]
 KINDS: tuple[Kind, ...] = ("training", "evaluation")
 EXPERIMENTS: dict[Kind, str] = {"training": "lmk-train", "evaluation": "lmk-evaluate"}
+ROOT_ID = "lmk.root_id"
+"""The tag that says which root a run is of."""
 DATABASE = "mlflow.db"
 ARTIFACTS = "mlflow-artifacts"
+OWN = "sqlite:///<root>/mlflow.db"
+"""How a root's own database is written down: it stays the same where the root is moved."""
 
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 _ENVIRONMENT = {
@@ -37,19 +51,16 @@ _ENVIRONMENT = {
 }
 
 
-class StoreError(WorkFailed):
-    """The store cannot be used; the message says why and what to do. The records are not touched."""
-
-
 @dataclass(frozen=True)
 class Store:
     """An open MLflow store.
 
     Attributes:
-        uri: the tracking address, with its credentials if it has any: never write it down.
+        uri: the tracking address; that of a database may have a password: never write it down.
         address: the same without credentials.
         client: MLflow's client for it.
         experiments: the experiment's id for each kind of cell.
+        root: whose runs are written and read.
         warnings: what had to be done to open it.
     """
 
@@ -57,6 +68,7 @@ class Store:
     address: str
     client: MlflowClient
     experiments: Mapping[Kind, str]
+    root: RootIdentity
     warnings: tuple[str, ...] = ()
 
 
@@ -78,7 +90,10 @@ def tracking_uri(root: Path, uri: str | None = None) -> str:
         chosen = f"sqlite:///{chosen}"
     if chosen.startswith("sqlite:///"):
         return f"sqlite:///{Path(chosen.removeprefix('sqlite:///')).expanduser().resolve()}"
+    chosen = with_driver(chosen)
     scheme = chosen.partition("://")[0].partition("+")[0] if "://" in chosen else ""
+    if scheme.startswith("http"):
+        check_http(chosen)
     if scheme not in _SCHEMES:
         raise StoreError(
             f"{without_credentials(chosen)!r} is not a store that MLflow can write to (folders of files are in "
@@ -88,14 +103,9 @@ def tracking_uri(root: Path, uri: str | None = None) -> str:
     return chosen
 
 
-def without_credentials(uri: str) -> str:
-    """The address without user and password.
-
-    >>> without_credentials("postgresql+psycopg://me:secret@db:5432/mlflow")
-    'postgresql+psycopg://db:5432/mlflow'
-    """
-    parts = urlsplit(uri)
-    return uri if "@" not in parts.netloc else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+def key_of(root: Path, uri: str) -> str:
+    """How a store is written down in files of the root: its address without credentials."""
+    return OWN if uri == default_uri(root) else without_credentials(uri)
 
 
 def artifact_root(root: Path, uri: str) -> Path | None:
@@ -136,23 +146,70 @@ def open_store(root: Path, uri: str | None = None, *, wait_seconds: float = 30.0
         StoreError: it cannot be reached, upgraded or written.
         LockedError: another process is creating it and does not end.
     """
-    chosen = tracking_uri(root, uri)
+    chosen = take_login(tracking_uri(root, uri))
     quiet_mlflow()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        identity = root_identity(root)
+        prefix, identity = prefix_in_use(root.resolve(), key_of(root, chosen), identity)
+    except OSError as error:
+        raise StoreError(f"cannot write into {root}: {error}; the store has to know which root it is of") from error
     file = database_file(chosen)
     if file is None:
-        return _open(root, chosen)
+        if is_postgres(chosen):
+            make_tables(chosen, str(artifact_root(root, chosen)), wait_seconds=wait_seconds)
+        return _open(root, chosen, prefix, identity)
     try:
         with locked(file.with_name(f"{file.name}.lock"), wait_seconds=wait_seconds):
-            return _open(root, chosen)
+            return _open(root, chosen, prefix, identity)
     except OSError as error:
         raise StoreError(f"cannot write beside {file}: {error}; LMK_STORE puts the database elsewhere") from error
 
 
-def _open(root: Path, uri: str) -> Store:
+def make_tables(uri: str, artifacts: str, *, wait_seconds: float = 30.0, upgrade: bool = False) -> None:
+    """Make MLflow's tables in a PostgreSQL database where they are missing, one process at a time.
+
+    Args:
+        artifacts: where MLflow puts artifacts of experiments that name no place.
+        upgrade: bring tables of an older MLflow to this one's; else they are an error. Back the database up first.
+
+    Raises:
+        StoreError: the database cannot be reached, or has the tables of another MLflow.
+        LockedError: another process is at it and does not end.
+    """
+    from mlflow.store.db.utils import _upgrade_db
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    try:
+        with alone_in(uri, wait_seconds=wait_seconds):
+            try:
+                SqlAlchemyStore(uri, artifacts)
+            except Exception as error:
+                if "out-of-date database schema" not in str(error):
+                    raise
+                if not upgrade:
+                    _upgrade(uri)
+                _upgrade_db(SqlAlchemyStore._engine_map[uri])
+                SqlAlchemyStore(uri, artifacts)
+    except WorkFailed:
+        raise
+    except Exception as error:
+        raise _unusable(uri, error) from error
+
+
+def _unusable(uri: str, error: Exception) -> StoreError:
+    address = without_credentials(uri)
+    return StoreError(
+        f"cannot use the MLflow store {address}: {explain(error, address, uri)}. Nothing is lost: the records are "
+        "complete, and `lmk sync` fills the gap later. Mend that, or point LMK_STORE at another store, or unset it for "
+        "the root's own database"
+    )
+
+
+def _open(root: Path, uri: str, prefix: str, identity: RootIdentity) -> Store:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
-    address = without_credentials(uri)
     try:
         warnings = _ready(root, uri)
         try:
@@ -164,17 +221,13 @@ def _open(root: Path, uri: str) -> Store:
             _upgrade(uri)
             client = MlflowClient(uri)
         artifacts = artifact_root(root, uri)
-        experiments = {kind: _experiment(client, EXPERIMENTS[kind], artifacts) for kind in KINDS}
-        return Store(uri, address, client, experiments, warnings)
+        names = {kind: f"{prefix}/{EXPERIMENTS[kind]}" if prefix else EXPERIMENTS[kind] for kind in KINDS}
+        experiments = {kind: _experiment(client, names[kind], artifacts) for kind in KINDS}
+        return Store(uri, without_credentials(uri), client, experiments, identity, warnings)
     except StoreError:
         raise
     except Exception as error:  # every driver has its own errors, and all mean the same here
-        reason = str(error).replace(uri, address).strip().partition("\n")[0]
-        raise StoreError(
-            f"cannot use the MLflow store {address}: {reason}. Nothing is lost: the records are complete, and "
-            "`lmk sync` fills the gap later. Start the server, or point LMK_STORE at another store, or unset it "
-            "for the root's own database"
-        ) from error
+        raise _unusable(uri, error) from error
 
 
 def _ready(root: Path, uri: str) -> tuple[str, ...]:

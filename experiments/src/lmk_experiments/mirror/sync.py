@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmk_experiments.mirror.lock import locked
-from lmk_experiments.mirror.marks import FILE, Marks
+from lmk_experiments.mirror.address import explain
+from lmk_experiments.mirror.adopt import adopt
+from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
+from lmk_experiments.mirror.lock import LockedError, locked
+from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import Models, chosen_policy
-from lmk_experiments.mirror.read import active_run, runs_of_root
+from lmk_experiments.mirror.read import runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, Status, Wanted, places, wanted
 from lmk_experiments.mirror.writer import Writer, digest
-from lmk_experiments.records import Cell, GridRecord, load_grid, load_grids
+from lmk_experiments.records import GridRecord, load_grid, load_grids
+from lmk_experiments.records.tickets import user_name
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
 LOCK = "mlflow-sync.lock"
+_THREADS = 8
+"""Cells that are written at once to a server, which has processes and a network between."""
 TableText = Callable[[GridRecord], str | Mapping[str, str]]
 """Makes a grid's table: its Markdown, or the texts of several files by their names."""
-PARENT = "mlflow.parentRunId"
 
 
 @dataclass
@@ -90,8 +95,8 @@ def sync(
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            writer = Writer(store, user or getpass.getuser(), Models(store, policy, say))
-            work = _Sync(root, store, writer, say)
+            work = _Sync(root, store, Writer(store, user or user_name()), say, wait_seconds)
+            work.models = Models(store, policy, say)
             work.writer.warnings += unreadable
             return work.run(every, chosen, table_text)
     except StoreError:
@@ -102,22 +107,25 @@ def sync(
             raise
         place = without_credentials(tracking_uri(root, uri))
         raise StoreError(
-            f"sync to {place} stopped: {error}. The records are complete; run it again to go on"
+            f"sync to {place} stopped: {explain(error, place)}. The records are complete; run it again to go on"
         ) from error
 
 
 class _Sync:
     """One pass over the cells of some grids."""
 
-    def __init__(self, root: Path, store: Store, writer: Writer, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Path, store: Store, writer: Writer, progress: Callable[[str], None], wait_seconds: float
+    ) -> None:
+        self.wait_seconds = wait_seconds
         self.root = root
         self.store = store
         self.writer = writer
         self.progress = progress
         self.report = SyncReport(store.address)
-        self.held = {kind: runs_of_root(store, root, kind) for kind in KINDS}
-        if not any(self.held.values()):
-            self._move_in()
+        self.models = Models(store, "none")
+        self.held = {kind: runs_of_root(store, kind) for kind in KINDS}
+        adopt(root, store, writer, self.held)
 
     def run(self, every: list[GridRecord], chosen: list[GridRecord], table_text: TableText | None) -> SyncReport:
         # A cell may stand in grids that were not asked for: its tags name them too.
@@ -127,17 +135,18 @@ class _Sync:
         started = [cell for cell in cells.values() if cell is not None]
         self.report.waiting = len(cells) - len(started)
         parents = {grid.name: self._parents(grid, started) for grid in chosen}
-        for cell in started:
-            self._cell(cell, parents)
+        self._cells(started, parents)
         for grid in chosen:
             members = [cell for place, cell in zip(found, cells.values(), strict=True) if grid.name in place.grids]
             for kind, parent in parents[grid.name].items():
                 self._finish_parent(parent, [cell for cell in members if cell is None or cell.place.kind == kind])
             if table_text is not None:
                 self._table(grid, list(parents[grid.name].values()), table_text)
-        self.report.writes, self.report.warnings = self.writer.writes, [*self.store.warnings, *self.writer.warnings]
-        if self.writer.models is not None:
-            self.report.notes += self.writer.models.notes()
+        for cell in started:
+            self.models.log(cell)  # after all else: weights may take minutes, and a run is complete without them
+        self.report.writes = self.writer.writes + self.models.writes
+        self.report.warnings = [*self.store.warnings, *self.writer.warnings, *self.models.warnings]
+        self.report.notes = self.models.notes()
         return self.report
 
     def _wanted(self, place: Place) -> Wanted | None:
@@ -148,59 +157,47 @@ class _Sync:
             self.writer.warnings.append(str(error))
             return None
 
-    def _move_in(self) -> None:
-        """Where a root was moved together with its own database, its runs take the new place's name."""
-        for folder in sorted(self.root.glob(f"*/*/{FILE}")):
-            run_id = Marks.load(Cell(folder.parent), self.store).run_id
-            run = None if run_id is None else active_run(self.store, run_id)
-            if run is None:
-                continue
-            before = Path(run.data.tags.get("lmk.root", str(self.root)))
-            for kind in KINDS:
-                for moved in runs_of_root(self.store, before, kind).values():
-                    self.writer.set_tags(moved, {"lmk.root": str(self.root)})
-                self.held[kind] = runs_of_root(self.store, self.root, kind)
-            return
+    def _cells(self, started: list[Wanted], parents: dict[str, dict[Kind, Run]]) -> None:
+        """Every cell, several at once where a server answers; reported in the order of the grids."""
+        held = _Held(self.held)
+        threads = _THREADS if is_shared(self.store) else 1
+        with ThreadPoolExecutor(threads, thread_name_prefix="sync") as pool:
+            futures = [pool.submit(self._cell, cell, parents, held) for cell in started]
+            try:
+                for cell, future in zip(started, futures, strict=True):
+                    self._count(cell, *future.result())
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
-    def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]]) -> None:
-        before, kind = self.writer.writes, cell.place.kind
-        marks = Marks.load(cell.cell, self.store)
-        run = self._find(cell.place, marks)
+    def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]], held: _Held) -> tuple[bool, Writer]:
+        """Bring one cell's run up to date: whether it is new, and what wrote it."""
+        kind, writer = cell.place.kind, self.writer.another()
+        known, others = held.find(cell.place, Marks.load(cell.cell, self.store))
+        if others:
+            writer.warnings.append(f"cell {cell.place.id} has {others + 1} runs in {self.store.address}; one is used")
         # A cell of several grids has one parent; the one that it has got stays.
         possible = [parents[name][kind].info.run_id for name in sorted(cell.place.grids) if name in parents]
-        held = run.data.tags.get(PARENT) if run is not None else None
-        tags = {**cell.tags, PARENT: held if held in self._parent_ids(kind, cell.place) else possible[0]}
-        fresh = run is None
-        if run is None:
-            run = self.writer.create(self.store.experiments[kind], cell.place.title, tags, cell.start)
-        if marks.run_id != run.info.run_id:
-            marks.forget()
-            marks.run_id = run.info.run_id
-            marks.save()
-        self.writer.update(cell, run, marks, tags, fresh=fresh)
-        changed = self.writer.writes > before
+        valid = held.parents(cell.place)
+
+        def parent(run: Run | None) -> str:
+            own = run.data.tags.get(PARENT) if run is not None else None
+            return own if own in valid else possible[0]
+
+        try:
+            return write_cell(writer, cell, known, parent, wait_seconds=self.wait_seconds), writer
+        except LockedError as error:
+            writer.warnings.append(f"left for the next sync: {error}")
+            return False, writer
+
+    def _count(self, cell: Wanted, fresh: bool, writer: Writer) -> None:
+        self.writer.add(writer)
+        changed = writer.writes > 0
         self.report.created += fresh
         self.report.updated += changed and not fresh
         self.report.unchanged += not changed
         if changed:
             self.progress(f"{'created' if fresh else 'updated'} {cell.place.title}: {cell.status.lower()}")
-
-    def _find(self, place: Place, marks: Marks) -> Run | None:
-        """The run of a cell: the one remembered, else the oldest one with its tags."""
-        runs = self.held[place.kind]
-        if marks.run_id in runs:
-            return runs[marks.run_id]
-        found = [run for run in runs.values() if run.data.tags.get("lmk.cell") == place.id]
-        if len(found) > 1:
-            self.writer.warnings.append(f"cell {place.id} has {len(found)} runs in {self.store.address}; one is used")
-        return found[0] if found else None
-
-    def _parent_ids(self, kind: Kind, place: Place) -> set[str]:
-        return {
-            run.info.run_id
-            for run in self.held[kind].values()
-            if run.data.tags.get("lmk.kind") == "grid" and run.data.tags.get("lmk.grid") in place.grids
-        }
 
     def _parents(self, grid: GridRecord, started: list[Wanted]) -> dict[Kind, Run]:
         """The grid's parent run in each experiment where one of its cells was started."""
@@ -209,8 +206,9 @@ class _Sync:
             cells = [cell for cell in started if cell.place.kind == kind and grid.name in cell.place.grids]
             if not cells:
                 continue
-            tags = {"lmk.kind": "grid", "lmk.grid": grid.name, "lmk.root": str(self.root)}
+            tags = {"lmk.kind": "grid", "lmk.grid": grid.name}
             parent = next((run for run in self.held[kind].values() if tags.items() <= run.data.tags.items()), None)
+            tags["lmk.root"] = str(self.root)
             tags["lmk.title"] = tags["mlflow.note.content"] = grid.title or grid.name
             if parent is None:
                 start = min(cell.start for cell in cells)
@@ -244,3 +242,30 @@ class _Sync:
             taken = [self.writer.upload(parent, name, content) for name, content in files.items()]
             if all(taken):
                 self.writer.set_tags(parent, {"lmk.table": mark})
+
+
+class _Held:
+    """The runs that a store had when a sync began, by what is asked of them."""
+
+    def __init__(self, runs: Mapping[Kind, Mapping[str, Run]]) -> None:
+        self.runs = runs
+        self.of_cell: dict[tuple[Kind, str], list[Run]] = {}
+        self.of_grid: dict[tuple[Kind, str], list[str]] = {}
+        for kind, some in runs.items():
+            for run in some.values():
+                tags = run.data.tags
+                self.of_cell.setdefault((kind, tags.get("lmk.cell", "")), []).append(run)
+                if tags.get("lmk.kind") == "grid":
+                    self.of_grid.setdefault((kind, tags.get("lmk.grid", "")), []).append(run.info.run_id)
+
+    def find(self, place: Place, marks: Marks) -> tuple[Run | None, int]:
+        """The run of a cell: the one remembered, else the oldest one with its tags; and how many more there are."""
+        marked = None if marks.run_id is None else self.runs[place.kind].get(marks.run_id)
+        if marked is not None:
+            return marked, 0
+        found = self.of_cell.get((place.kind, place.id), [])
+        return (found[0], len(found) - 1) if found else (None, 0)
+
+    def parents(self, place: Place) -> set[str]:
+        """The ids of the runs of grids that a cell is in."""
+        return {run_id for grid in place.grids for run_id in self.of_grid.get((place.kind, grid), ())}

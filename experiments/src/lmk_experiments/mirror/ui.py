@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmk_experiments.mirror.store import artifact_root, open_store, tracking_uri
+from lmk_experiments.mirror.store import artifact_root, open_store, tracking_uri, without_credentials
 
 _ENVIRONMENT = {
     # Job runners are for language-model judges: without them the server is 2 processes instead of 10.
@@ -59,8 +60,8 @@ def ui_command(root: Path, *, uri: str | None = None, host: str = "127.0.0.1", p
     """
     chosen = tracking_uri(root, uri)
     if chosen.startswith("http"):
-        return UiCommand(chosen, [], {})
-    _check_free(host, port)
+        return UiCommand(without_credentials(chosen), [], {})
+    check_free(host, port)
     warnings = open_store(root, chosen).warnings
     artifacts = artifact_root(root, chosen)
     assert artifacts is not None, "only a server chooses the place of artifacts itself"
@@ -77,11 +78,20 @@ def ui_command(root: Path, *, uri: str | None = None, host: str = "127.0.0.1", p
     return UiCommand(f"http://{host}:{port}", argv, {**os.environ, **_ENVIRONMENT, **store}, warnings)
 
 
-def serve(command: UiCommand, *, grace_seconds: float = _GRACE_SECONDS) -> int:
+def serve(
+    argv: Sequence[str],
+    environment: Mapping[str, str] | None,
+    *,
+    started: Callable[[subprocess.Popen[bytes]], None] | None = None,
+    grace_seconds: float = _GRACE_SECONDS,
+) -> int:
     """Run the server until it ends, or until this process is told to: by Ctrl-C, SIGINT, SIGTERM or a closed terminal.
 
     The server has a process group of its own. So Ctrl-C reaches this process alone, and whoever ends this process ends
     the server with all of its workers, which would hold the port. A second signal kills them at once.
+
+    Args:
+        started: called when the process was started; where it raises, the server is ended.
 
     Returns:
         The server's exit code; 0 where it was ended from here.
@@ -93,7 +103,9 @@ def serve(command: UiCommand, *, grace_seconds: float = _GRACE_SECONDS) -> int:
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     server = None
     try:
-        server = subprocess.Popen(command.argv, env=command.env, start_new_session=True)  # noqa: S603 - no shell
+        server = subprocess.Popen(argv, env=environment, start_new_session=True)  # noqa: S603 - no shell
+        if started is not None:
+            started(server)
         return server.wait()
     except KeyboardInterrupt:
         return 0
@@ -123,7 +135,11 @@ def _end_group(server: subprocess.Popen[bytes], grace_seconds: float) -> None:
     server.wait()
 
 
-def _check_free(host: str, port: int) -> None:
+def check_free(host: str, port: int) -> None:
+    """Raises:
+    ValueError: ``port`` is no port.
+    PortInUseError: it is taken, or ``host`` is no address of this machine.
+    """
     if port not in _PORTS:
         raise ValueError(f"--port {port}: a port is a number from {_PORTS[0]} to {_PORTS[-1]}")
     try:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from lmk_experiments.mirror.names import MAX_NAME, cut, flatten, path_name, score_name
+from lmk_experiments.mirror.names import MAX_NAME, cut, fitting, flatten, path_name, score_name
 from lmk_experiments.mirror.store import Kind
 from lmk_experiments.records import Cell, GridRecord, State, evaluation_cell, pretraining_cell, training_cell
 
@@ -17,6 +17,8 @@ Status = Literal["SCHEDULED", "RUNNING", "FINISHED", "FAILED", "KILLED"]
 MAX_SCORES = 60
 """Scores of a run that become metrics; all of them are in the artifact ``scores.json``."""
 
+MAX_TAG = 5000
+"""Characters in a tag, less than any MLflow's limit, beyond which it would cut without a word."""
 _FIRST_METRICS = ("main_score", "ndcg_at_10")
 _STOPPED = ("stopped", "interrupted", "cancelled", "canceled", "killed", "preempted", "lost")
 
@@ -103,7 +105,7 @@ def wanted(root: Path, place: Place) -> Wanted | None:
         "lmk.cell": place.id,
         "lmk.kind": "pretraining" if place.is_pretraining else place.kind,
         "lmk.row": cut(",".join(place.rows)),
-        "lmk.grids": ",".join(sorted(place.grids)),
+        "lmk.grids": cut(",".join(sorted(place.grids)), MAX_TAG),
         "lmk.seed": str(place.seed),
         "lmk.root": str(root),
         "lmk.attempts": str(state.attempts),
@@ -117,17 +119,28 @@ def wanted(root: Path, place: Place) -> Wanted | None:
             scores = score_metrics(place.suite, done["scores"])
             tags["lmk.scores"] = str(sum(map(len, done["scores"].values())))
             artifacts["scores.json"] = _json(done["scores"])
+    params = {path_name(key): text for key, text in flatten(cell.config).items()}
+    if short := _cut_short(params, len(scores), int(tags.get("lmk.scores", "0"))):
+        tags["lmk.cut"] = short
     return Wanted(
         place,
         cell,
         tags,
-        {path_name(key)[:MAX_NAME]: cut(text) for key, text in flatten(cell.config).items()},
+        {fitting(key): cut(text) for key, text in params.items()},
         "FINISHED" if done is not None else run_status(state),
         _start(cell, events),
         _end(state, done, events),
         scores,
         artifacts,
     )
+
+
+def _cut_short(params: Mapping[str, str], scores: int, of: int) -> str:
+    """What MLflow's parameters and metrics do not hold whole, and the artifact that does; nothing where they do."""
+    long = [key for key, text in params.items() if len(key) > MAX_NAME or cut(text) != text]
+    said = [f"parameters, whole in cell.json: {', '.join(long)}"] if long else []
+    said += [f"{scores} of {of} scores, all in scores.json"] if scores < of else []
+    return cut("; ".join(said), MAX_TAG)
 
 
 def _cell(root: Path, place: Place) -> Cell:

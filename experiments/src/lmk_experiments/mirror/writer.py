@@ -3,91 +3,133 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+from lmk_experiments.mirror.address import explain
+from lmk_experiments.mirror.curves import FILES, is_read, pieces, points
 from lmk_experiments.mirror.marks import Marks
-from lmk_experiments.mirror.models import Models
-from lmk_experiments.mirror.names import MAX_NAME, path_name
-from lmk_experiments.mirror.store import Store
+from lmk_experiments.mirror.store import ROOT_ID, Store
 from lmk_experiments.mirror.wanted import Status, Wanted, milliseconds
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
 
 Item = TypeVar("Item")
-_METRICS_A_BATCH = 1000
+# A call takes 1000 things at most, whatever they are.
+_METRICS_A_BATCH = 800
 _PARAMS_A_BATCH = 100
+_MOST_REFUSALS = 3
+"""In a row; then the artifact store is left alone, so that one that answers late does not hold everything up."""
 
 
 class Writer:
     """Writes runs of one store and counts what it wrote."""
 
-    def __init__(self, store: Store, user: str, models: Models | None = None) -> None:
+    def __init__(self, store: Store, user: str) -> None:
         self.store = store
-        self.models = models
         self.user = user
         self.writes = 0
         """Calls that changed the store."""
         self.warnings: list[str] = []
+        self.refusals = 0
+        """Artifacts in a row that the store did not take."""
+
+    def another(self) -> Writer:
+        """A writer with counts of its own, for one cell: cells may be written at once."""
+        fresh = Writer(self.store, self.user)
+        fresh.refusals = self.refusals
+        return fresh
+
+    def add(self, other: Writer) -> None:
+        """Take over what another one has counted."""
+        self.writes += other.writes
+        self.warnings += other.warnings
+        self.refusals = other.refusals
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str], start: int) -> Run:
         """A new run; whoever made it stays its user."""
-        own = {"lmk.user": self.user, "mlflow.user": self.user, "mlflow.source.name": "lmk sync"}
+        own = {
+            ROOT_ID: self.store.root.id,
+            "lmk.user": self.user,
+            "mlflow.user": self.user,
+            "mlflow.source.name": "lmk sync",
+        }
         self.writes += 1
         return self.store.client.create_run(experiment, start_time=start, tags={**own, **tags}, run_name=name)
 
     def update(self, wanted: Wanted, run: Run, marks: Marks, tags: Mapping[str, str], *, fresh: bool) -> None:
-        """Bring ``run`` to ``wanted``, its status after its content, its model last.
-
-        ``fresh``: it was created just now and holds no curves.
-        """
-        params = {key: text for key, text in wanted.params.items() if key not in run.data.params}
+        """Bring ``run`` to ``wanted``, its status last. ``fresh``: it was created just now and holds no curves."""
         self._batches(
             run.info.run_id,
-            params=params,
+            params=_missing(wanted, run),
             tags=_differing(tags, run.data.tags),
             metrics=self._scores(wanted, run),
         )
-        if wanted.place.kind == "training":
-            self._curves(wanted, run, marks, fresh=fresh)
+        for file in _files(wanted):
+            self._curves(file, wanted, run, marks, fresh=fresh)
         self._artifacts(wanted, run, marks)
         self.finish(run, wanted.status, wanted.end)
-        if self.models is not None:
-            self.log_model(wanted, run, marks, self.models)
 
-    def log_model(self, wanted: Wanted, run: Run, marks: Marks, models: Models) -> None:
-        """After all else: weights may take minutes, and a run is complete without them."""
-        before, told = models.writes, len(models.warnings)
-        models.log(wanted, run, marks)
-        self.writes += models.writes - before
-        self.warnings += models.warnings[told:]
+    def settled(self, wanted: Wanted, run: Run, marks: Marks, tags: Mapping[str, str]) -> bool:
+        """Whether ``update`` would write nothing."""
+        return (
+            marks.run_id == run.info.run_id
+            and not _missing(wanted, run)
+            and not _differing(tags, run.data.tags)
+            and not self._scores(wanted, run)
+            and all(is_read(wanted.cell.folder / file, marks.curves.get(file)) for file in _files(wanted))
+            and not _unknown(wanted.artifacts, marks)
+            and _is_finished(run, wanted.status, wanted.end)
+        )
 
     def finish(self, run: Run, status: Status, end: int | None) -> None:
         """Set status and end from the records; what MLflow says of itself is no evidence."""
+        if _is_finished(run, status, end):
+            return
+        self.writes += 1
         if status in ("RUNNING", "SCHEDULED"):
-            if run.info.status != status:
-                self.writes += 1
-                self.store.client.update_run(run.info.run_id, status=status)
-        elif run.info.status != status or (end is not None and run.info.end_time != end):
-            self.writes += 1
-            self.store.client.set_terminated(run.info.run_id, status, end)
+            self.store.client.update_run(run.info.run_id, status=status)
+        else:
+            from mlflow.entities import RunStatus
+
+            # Not the client's own `set_terminated`, which asks a server for the run first, to print its address.
+            store = self.store.client._tracking_client.store
+            store.update_run_info(run.info.run_id, RunStatus.from_string(status), end or int(time.time() * 1000), None)
 
     def set_tags(self, run: Run, tags: Mapping[str, str]) -> None:
         """Write the tags that differ."""
         self._batches(run.info.run_id, tags=_differing(tags, run.data.tags))
 
     def upload(self, run: Run, name: str, text: str) -> bool:
-        """Write an artifact; a refusal is a warning, since the records hold the same."""
-        try:
-            self.store.client.log_text(run.info.run_id, text, name)
-        except Exception as error:  # noqa: BLE001  an artifact store may fail in any way of its own
-            reason = str(error).strip().partition("\n")[0]
-            self.warnings.append(f"{name} of run {run.info.run_name} was not taken by the artifact store: {reason}")
+        """Write an artifact; a refusal is a warning, since the records hold the same and the next sync tries again."""
+        if self.refusals >= _MOST_REFUSALS:
             return False
+        try:
+            self._send(run, name, text)
+        except Exception as error:  # noqa: BLE001  an artifact store may fail in any way of its own
+            self.refusals += 1
+            if self.refusals in (1, _MOST_REFUSALS):
+                self.warnings.append(self._refused(name, run, explain(error, self.store.address, self.store.uri)))
+            return False
+        self.refusals = 0
         self.writes += 1
         return True
+
+    def _send(self, run: Run, name: str, text: str) -> None:
+        """As the client's own ``log_text``, which asks a server for the run first."""
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / Path(name).name
+            file.write_text(text, encoding="utf-8")
+            repository = get_artifact_repository(str(run.info.artifact_uri), tracking_uri=self.store.uri)
+            repository.log_artifact(str(file), str(Path(name).parent) if "/" in name else None)
 
     def _scores(self, wanted: Wanted, run: Run) -> list[Metric]:
         from mlflow.entities import Metric
@@ -99,43 +141,49 @@ class Writer:
             if not (name in held and (held[name] == value or (math.isnan(held[name]) and math.isnan(value))))
         ]
 
-    def _curves(self, wanted: Wanted, run: Run, marks: Marks, *, fresh: bool) -> None:
-        """Append the points of steps that the run has not got yet.
+    def _refused(self, name: str, run: Run, reason: str) -> str:
+        if self.refusals > 1:
+            return f"the artifact store has refused {self.refusals} files in a row, so no more are tried now"
+        return (
+            f"{name} of run {run.info.run_name} was not taken by the artifact store: {reason}. The records hold "
+            "it, and the next sync tries again"
+        )
 
-        A step that the run has got stays as it is, also when the records tell it anew: a run that was stopped and
-        resumed repeats some steps, and its curve must not show them twice.
-        """
-        file = wanted.cell.folder / "metrics.jsonl"
-        if not file.exists():
+    def _curves(self, file: str, wanted: Wanted, run: Run, marks: Marks, *, fresh: bool) -> None:
+        """Append the points of steps that the run has not got yet, as they are in a file of the cell."""
+        path, curve = wanted.cell.folder / file, marks.curves.get(file)
+        if is_read(path, curve):
             return
-        read = [file.stat().st_size, file.stat().st_mtime_ns]
-        if marks.curves is not None and marks.curves["read"] == read:
-            return
-        lines = wanted.cell.metrics()
-        self.warnings += wanted.cell.wrong_metrics()
-        last: dict[str, int] = {}
-        if marks.curves is not None:
-            last.update(marks.curves["steps"])
-        elif not fresh:
-            last.update(self._steps_held(run))
-        points = _new_points(lines, last)
-        if points:
-            marks.curves = None
+        last = {} if curve is None else dict(curve["steps"])
+        if curve is None and not fresh:
+            last = self._steps_held(run, FILES[file])
+        for piece in pieces(path, curve):
+            self.warnings += piece.wrong
+            if new := points(piece, FILES[file], last):
+                if marks.curves.pop(file, None) is not None:
+                    marks.save()
+                self._points(run.info.run_id, new)
+            for name, _, _, step in new:
+                last[name] = max(last.get(name, step), step)
+            marks.curves[file] = {"offset": piece.offset, "lines": piece.count, "steps": last}
             marks.save()
-            self._batches(run.info.run_id, metrics=points)
-        for point in points:
-            last[point.key] = max(last.get(point.key, point.step), point.step)
-        marks.curves = {"read": read, "steps": last}
-        marks.save()
 
-    def _steps_held(self, run: Run) -> dict[str, int]:
+    def _points(self, run_id: str, new: Sequence[tuple[str, float, float, int]]) -> None:
+        from mlflow.entities import Metric
+
+        self._batches(
+            run_id, metrics=[Metric(name, value, milliseconds(time), step) for name, value, time, step in new]
+        )
+
+    def _steps_held(self, run: Run, prefix: str) -> dict[str, int]:
         """The last step of each curve in the store, asked of the store itself."""
         history = self.store.client.get_metric_history
-        return {name: max(point.step for point in history(run.info.run_id, name)) for name in run.data.metrics}
+        names = [name for name in run.data.metrics if name.startswith(prefix)]
+        return {name: max(point.step for point in history(run.info.run_id, name)) for name in names}
 
     def _artifacts(self, wanted: Wanted, run: Run, marks: Marks) -> None:
-        for name, text in wanted.artifacts.items():
-            if marks.artifacts.get(name) != digest(text) and self.upload(run, name, text):
+        for name, text in _unknown(wanted.artifacts, marks).items():
+            if self.upload(run, name, text):
                 marks.artifacts[name] = digest(text)
                 marks.save()
 
@@ -150,16 +198,15 @@ class Writer:
         """Write in as few calls as MLflow's limits allow."""
         from mlflow.entities import Param, RunTag
 
-        log_batch = self.store.client.log_batch
-        for some in _chunks([Param(key, text) for key, text in (params or {}).items()], _PARAMS_A_BATCH):
+        parts = itertools.zip_longest(
+            _chunks(metrics, _METRICS_A_BATCH),
+            _chunks([Param(key, text) for key, text in (params or {}).items()], _PARAMS_A_BATCH),
+            _chunks([RunTag(key, text) for key, text in (tags or {}).items()], _PARAMS_A_BATCH),
+            fillvalue=(),
+        )
+        for some, given, marked in parts:
             self.writes += 1
-            log_batch(run_id, params=some)
-        for some in _chunks([RunTag(key, text) for key, text in (tags or {}).items()], _PARAMS_A_BATCH):
-            self.writes += 1
-            log_batch(run_id, tags=some)
-        for some in _chunks(metrics, _METRICS_A_BATCH):
-            self.writes += 1
-            log_batch(run_id, metrics=some)
+            self.store.client.log_batch(run_id, metrics=some, params=given, tags=marked)
 
 
 def digest(text: str) -> str:
@@ -167,15 +214,24 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _new_points(lines: Sequence[Mapping[str, Any]], last: Mapping[str, int]) -> list[Metric]:
-    from mlflow.entities import Metric
+def _files(wanted: Wanted) -> list[str]:
+    """The files of a cell that become curves; the metrics of an evaluation are its scores."""
+    return [file for file in FILES if file != "metrics.jsonl" or wanted.place.kind == "training"]
 
-    return [
-        Metric(name, float(value), milliseconds(line["time"]), line["step"])
-        for line in lines
-        for name, value in ((path_name(name)[:MAX_NAME], value) for name, value in line["values"].items())
-        if name not in last or line["step"] > last[name]
-    ]
+
+def _missing(wanted: Wanted, run: Run) -> dict[str, str]:
+    """The parameters that a run has not got. One that it has got can never change."""
+    return {key: text for key, text in wanted.params.items() if key not in run.data.params}
+
+
+def _unknown(artifacts: Mapping[str, str], marks: Marks) -> dict[str, str]:
+    return {name: text for name, text in artifacts.items() if marks.artifacts.get(name) != digest(text)}
+
+
+def _is_finished(run: Run, status: Status, end: int | None) -> bool:
+    if status in ("RUNNING", "SCHEDULED"):
+        return run.info.status == status
+    return run.info.status == status and (end is None or run.info.end_time == end)
 
 
 def _differing(wanted: Mapping[str, str], held: Mapping[str, str]) -> dict[str, str]:

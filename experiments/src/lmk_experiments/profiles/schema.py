@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Literal
 
@@ -10,7 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from lmk_experiments.costs.throughput import Encoding
 from lmk_experiments.grids.needs import EvaluateNeed, Need, Rule
 from lmk_experiments.grids.schema import Name
+from lmk_experiments.mirror.address import has_login
 from lmk_slurm import Site
+
+_SECRET = re.compile(r"PASSWORD|PASSWD|TOKEN$|SECRET|API_KEY", re.IGNORECASE)
 
 
 class _Section(BaseModel):
@@ -109,6 +113,17 @@ class Profile(_Section):
         if not isinstance(value, dict):
             return value
         return {name: str(text) if isinstance(text, int | float) else text for name, text in value.items()}
+
+    @field_validator("environment")
+    @classmethod
+    def _no_secrets(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not text.startswith("$") and (_SECRET.search(name) or has_login(text)):
+                raise ValueError(
+                    f"{name} holds a secret, and a profile's variables stand in every job's script, which others may "
+                    "read; jobs inherit it from the shell that submits, or read ~/.mlflow/credentials"
+                )
+        return value
 
     @model_validator(mode="after")
     def _own_keys(self) -> Profile:

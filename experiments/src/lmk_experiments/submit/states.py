@@ -188,7 +188,7 @@ def cell_state(cell: Cell, job: JobNote, sighting: Sighting | None) -> State:
             return known
         case Phase.ENDED:
             why = _why(cell, job, sighting)
-            # What a person took back has not failed; the scheduler's own word may stand on a cell that had failed before.
+            # What a person took back has not failed; but a cell may have failed before its job was cancelled.
             name = "preempted" if sighting.state == "PREEMPTED" else "stopped" if why == _CANCELLED else "failed"
             return State(name, why, attempts=count)
     if sighting.state == "GONE":

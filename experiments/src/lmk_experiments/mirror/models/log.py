@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import place
 from lmk_experiments.mirror.models.folder import MODEL, describe, files_of
@@ -44,7 +45,7 @@ class Models:
         self.writes = 0
         self.left_out: dict[str, int] = {}
 
-    def log(self, wanted: Wanted, run: Run, marks: Marks) -> None:
+    def log(self, wanted: Wanted) -> None:
         """Log the model of a finished training, or do nothing where the marks say that it is there.
 
         A refusal is a warning: the model is whole in its cell.
@@ -58,20 +59,23 @@ class Models:
             return
         files = files_of(model)
         stamp = _stamp(model, files)
-        if marks.artifacts.get(NAME, "").partition(" ")[2] == stamp:
-            return
-        if self.policy == "auto" and not self._costs_nothing(run, files):
-            self.left_out[wanted.place.id] = sum(file.stat().st_size for file in files)
+        marks = Marks.load(wanted.cell, self.store)
+        if marks.run_id is None or marks.artifacts.get(NAME, "").partition(" ")[2] == stamp:
             return
         try:
+            run = self.store.client.get_run(marks.run_id)
+            if self.policy == "auto" and not self._costs_nothing(run, files):
+                self.left_out[wanted.place.id] = sum(file.stat().st_size for file in files)
+                return
             identity = self._bring(wanted, run, model, files)
         except Exception as error:  # noqa: BLE001  a store may fail in any way of its own
-            reason = str(error).replace(self.store.uri, self.store.address).strip().partition("\n")[0]
+            reason = explain(error, self.store.address, self.store.uri)
             self.warnings.append(
                 f"the model of {wanted.place.title} was not taken by {self.store.address}: {reason}; "
                 "the next `lmk sync` tries it again"
             )
             return
+        marks = Marks.load(wanted.cell, self.store)  # who else writes them had minutes to do so
         marks.artifacts[NAME] = f"{identity} {stamp}"
         marks.save()
 

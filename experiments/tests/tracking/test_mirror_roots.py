@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import shutil
+
+import pytest
+
+from lmk_experiments.mirror import open_store, sync
+from lmk_experiments.mirror.identity import FILE, checked_prefix, root_identity
+
+
+def small(root, loss):
+    training = root.train(1, {1: loss})
+    root.grid("same", [("cls", 0, training, {})])
+    return training
+
+
+def _ask(path, queue):
+    queue.put(root_identity(path).id)
+
+
+def test_one_of_many_processes_makes_the_identity(tmp_path):
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    asking = [context.Process(target=_ask, args=(tmp_path / "root", queue)) for _ in range(12)]
+    for one in asking:
+        one.start()
+    assert len({queue.get(timeout=60) for _ in asking}) == 1
+    for one in asking:
+        one.join()
+    assert [path.name for path in (tmp_path / "root").iterdir()] == [FILE]
+
+
+def test_a_moved_root_keeps_its_identity_and_a_copy_gets_another(tmp_path):
+    root = tmp_path / "root"
+    own = root_identity(root).id
+    shutil.copytree(root, tmp_path / "copy")
+    assert root_identity(tmp_path / "copy").id != own
+    assert root_identity(root).id == own
+    root.rename(tmp_path / "moved")
+    assert root_identity(tmp_path / "moved").id == own
+    assert json.loads((tmp_path / "moved" / FILE).read_text())["path"] == str(tmp_path / "moved")
+    (tmp_path / "link").symlink_to(tmp_path / "moved")
+    assert root_identity(tmp_path / "link").id == own
+
+
+def test_a_root_of_somebody_else_that_came_from_another_machine_gets_another(tmp_path):
+    root_identity(tmp_path)
+    value = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps(value | {"path": "/on/another/machine", "user": "somebody-else"}))
+    assert root_identity(tmp_path).id != value["id"]
+
+
+def test_a_damaged_identity_is_said(tmp_path):
+    (tmp_path / FILE).write_text('{"id": 1}')
+    with pytest.raises(ValueError, match=r"root.json is damaged: it names the runs of this root"):
+        root_identity(tmp_path)
+
+
+def test_two_machines_with_the_same_path_keep_apart_on_one_server(root, make_root, uri):
+    training = small(root, 1.0)
+    assert sync(root.path, uri=uri).created == 1
+    aside = make_root("the first machine's")
+    root.path.rename(aside.path)
+    # Another machine: the same path, cells of the same names, and nothing of the first one's in sight.
+    small(root, 2.0)
+    assert sync(root.path, uri=uri).created == 1
+    assert root.points(uri, root.runs(uri)[training]) == [(1, 2.0)]
+    theirs = root.runs(uri)[training].info.run_id
+    aside.path.rename(other := root.path.with_name("away"))
+    root.path.rename(aside.path)
+    other.rename(root.path)
+    assert sync(root.path, uri=uri).writes == 0
+    assert root.runs(uri)[training].info.run_id != theirs
+    assert root.points(uri, root.runs(uri)[training]) == [(1, 1.0)]
+
+
+def _as_before_identities(root, uri, kind="training"):
+    """The store and the marks as they were when a path was all that named a root."""
+    store = open_store(root.path, uri)
+    for run in root.runs(uri, kind).values():
+        store.client.delete_tag(run.info.run_id, "lmk.root_id")
+    for file in root.path.glob("*/*/mlflow.json"):
+        value = json.loads(file.read_text())
+        file.write_text(json.dumps(value | {"root": str(root.path.resolve())}))
+    (root.path / FILE).unlink()
+
+
+def test_runs_from_before_there_were_identities_are_kept(root, uri):
+    training = small(root, 1.0)
+    sync(root.path, uri=uri)
+    before = {name: run.info.run_id for name, run in root.runs(uri).items()}
+    _as_before_identities(root, uri)
+    assert root.runs(uri) == {}
+    (root.path / FILE).unlink()
+    assert sync(root.path, uri=uri).created == 0
+    assert {name: run.info.run_id for name, run in root.runs(uri).items()} == before
+    assert root.points(uri, root.runs(uri)[training]) == [(1, 1.0)]
+    assert sync(root.path, uri=uri).writes == 0
+
+
+def test_a_new_root_takes_no_runs_that_an_old_one_elsewhere_left_under_its_path(root, make_root, uri):
+    training = small(root, 1.0)
+    sync(root.path, uri=uri)
+    theirs = root.runs(uri)[training].info.run_id
+    _as_before_identities(root, uri)
+    root.path.rename(make_root("elsewhere").path)
+    small(root, 2.0)
+    assert sync(root.path, uri=uri).created == 1
+    assert root.runs(uri)[training].info.run_id != theirs
+
+
+def test_a_prefix_is_used_and_remembered(root, uri, monkeypatch):
+    training = small(root, 1.0)
+    monkeypatch.setenv("LMK_EXPERIMENT_PREFIX", "group/ada")
+    assert sync(root.path, uri=uri).created == 1
+    monkeypatch.delenv("LMK_EXPERIMENT_PREFIX")
+    assert sync(root.path, uri=uri).writes == 0
+    client = open_store(root.path, uri).client
+    run = root.runs(uri)[training]
+    assert client.get_experiment(run.info.experiment_id).name == "group/ada/lmk-train"
+
+
+@pytest.mark.parametrize("wrong", ["/x", "x/", "a//b", "a b", "..", "x" * 101, "a'b", "ä"])
+def test_a_prefix_that_cannot_begin_a_name_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"valid: letters, digits and _ . -"):
+        checked_prefix(wrong)
