@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+import typer
+
 from lmk_experiments.cli.columns import columns
 from lmk_experiments.cli.show_plan import cell_state, cost_lines, plan_json, plan_text
 from lmk_experiments.costs import PlanCosts, Throughput, plan_costs
