@@ -126,3 +126,28 @@ def test_a_port_that_is_too_large_is_bad_input(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert ended.stderr == "error: --port 70000: a port is a number from 1 to 65535\n"
+
+
+def test_a_server_does_not_outlive_a_parent_that_is_killed_outright(free_port):
+    script = (
+        "import sys\nfrom lmk_experiments.mirror.ui import serve\n"
+        f"serve([sys.executable, '-m', 'http.server', '{free_port}', '--bind', '127.0.0.1'], None, grace_seconds=1)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+
+    def answers() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", free_port)) == 0
+
+    def wait_until(wanted: bool) -> None:
+        deadline = time.monotonic() + 120
+        while answers() != wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    try:
+        wait_until(True)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until(False)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
 import torch
 
 from lmk_core import Embedder
-from lmk_train import fitting, train
+from lmk_train import OtherModelError, PrintRecorder, fitting, train
 
 
 class Killed(Exception):
@@ -52,6 +53,22 @@ def test_a_finished_model_is_returned_at_once(make_config, tmp_path, recorder, r
     assert train(again, tmp_path / "run") == model
 
 
+def test_the_recorder_that_prints_says_that_it_goes_on(make_config, tmp_path, kill, capsys):
+    config = make_config(runtime__checkpoint_every=4)
+    kill("mark_finished")
+    with pytest.raises(Killed):
+        train(config, tmp_path, PrintRecorder())
+    steps = config.optim.steps
+    said = capsys.readouterr().err
+    assert re.search(rf"^step {steps}/{steps}, train/loss \d", said, re.MULTILINE)
+    assert "resumed" not in said
+    kill("mark_finished", alive=True)
+    train(config, tmp_path, PrintRecorder())
+    assert "\nresumed: step 4\n" in capsys.readouterr().err
+    train(config, tmp_path, PrintRecorder())
+    assert capsys.readouterr().err == f"already trained: steps {steps}\n"
+
+
 def test_killed_before_the_mark_it_goes_on_from_the_checkpoint(make_config, tmp_path, recorder, kill):
     whole = train(make_config(), tmp_path / "whole")
     config = make_config(runtime__checkpoint_every=4)
@@ -81,23 +98,36 @@ def test_killed_behind_the_mark_nothing_is_trained_again(make_config, tmp_path, 
 @pytest.mark.parametrize(
     "change", [{"seed": 1}, {"optim__learning_rate": 2e-2}, {"optim__steps": 0}, {"model_name": "other"}]
 )
-def test_a_model_of_another_configuration_is_replaced(change, make_config, tmp_path, recorder, tiny_model):
+def test_a_model_of_another_configuration_is_never_replaced(change, make_config, tmp_path, recorder, tiny_model):
     model = train(make_config(), tmp_path / "run")
-    first = weights(model)
+    before = (model / "model.safetensors").read_bytes()
+    key = next(iter(change)).replace("__", ".").replace("model_name", "model.path")
     if "model_name" in change:
         change = {"model": {"path": str(tmp_path / change["model_name"])}}
         shutil.copytree(tiny_model, change["model"]["path"])
     changed = make_config(**change)
+    with pytest.raises(OtherModelError, match=f"another configuration .{key}: .* there, .* here.; use another folder"):
+        train(changed, tmp_path / "run", recorder)
+    assert recorder.kinds() == []
+    assert (model / "model.safetensors").read_bytes() == before
+    # The way out that the message names.
+    shutil.rmtree(model)
+    (tmp_path / "run" / "TRAINED.json").unlink()
     train(changed, tmp_path / "run", recorder)
     assert recorder.kinds() == ["start", "finished"]
-    if "model" not in change:
-        assert not same(weights(model), first)
-    train(changed, tmp_path / "run", recorder)
-    assert recorder.kinds()[2:] == ["already_trained"]
+
+
+def test_the_mark_of_an_earlier_version_refuses_too(make_config, tmp_path):
+    train(make_config(optim__steps=0), tmp_path)
+    mark = json.loads((tmp_path / "TRAINED.json").read_text())
+    (tmp_path / "TRAINED.json").write_text(json.dumps({"schema": 1, "config": mark["config"]}))
+    with pytest.raises(OtherModelError, match="the finished model of another configuration; use another folder"):
+        train(make_config(seed=1), tmp_path)
+    train(make_config(optim__steps=0), tmp_path)
 
 
 def test_a_mark_never_outlives_its_model(make_config, tmp_path, recorder, kill):
-    train(make_config(), tmp_path)
+    shutil.rmtree(train(make_config(), tmp_path))
     kill("mark_finished")
     with pytest.raises(Killed):
         train(make_config(seed=1), tmp_path)

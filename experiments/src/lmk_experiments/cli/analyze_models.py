@@ -37,6 +37,7 @@ def open_models(
     """
     from lmk_experiments.cli.one_model import check_model, saved_pooling
 
+    check_devices([device] if device is not None else [])
     wanted = reading(pooling, granularity)
     names = []
     for text in given:
@@ -52,6 +53,29 @@ def open_models(
         names.append((name or _short(model), model))
     _refuse_twice([name for name, _ in names])
     return [_open(name, model, wanted, device, keep) for name, model in names]
+
+
+def check_devices(given: Sequence[str]) -> None:
+    """See that devices are there, before anything is loaded.
+
+    Raises:
+        ValueError: naming the option, and what this machine has.
+    """
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    there = ["cpu", *(f"cuda:{index}" for index in range(count))]
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    for text in given:
+        try:
+            device = torch.device(text)
+        except RuntimeError:
+            raise ValueError(f"--device {text}: no device is called so; here are: {', '.join(there)}") from None
+        if device.type == "cuda" and device.index is None and count:
+            continue
+        if device.type != "cpu" and str(device) not in there:
+            raise ValueError(f"--device {text}: this machine has no such device; here are: {', '.join(there)}")
 
 
 def reading(pooling: str | None, granularity: str | None) -> PoolingConfig | None:

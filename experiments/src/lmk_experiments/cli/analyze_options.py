@@ -47,6 +47,9 @@ def all_saved(models: list[str]) -> bool:
 
 
 def open_tokenizer(name: str) -> Any:
+    from lmk_experiments.cli.one_model import refuse_missing_path
+
+    refuse_missing_path("--tokenizer", name)
     from transformers import AutoTokenizer
 
     local = Path(name).expanduser()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +92,20 @@ def summary_text(analysis: Analysis) -> str:
     """The summary as columns."""
     keys = list(dict.fromkeys(key for line in analysis.summary for key in line))
     rows = [[_shown(line.get(key)) for key in keys] for line in analysis.summary]
-    return columns([[key.replace("_", " ") for key in keys], *rows])
+    shown = columns([[key.replace("_", " ") for key in keys], *rows])
+    cut = analysis.tables.get("cut", [])
+    return shown if not cut else f"{shown}\n\n{_cut_text(cut)}"
+
+
+def _cut_text(cut: Sequence[Mapping[str, Any]]) -> str:
+    """What each maximum length cuts of each data set: a line a data set, a column a length."""
+    lengths = list(dict.fromkeys(row["max_length"] for row in cut))
+    lines = [["cut at a maximum length of", *(f"{length:,}" for length in lengths)]]
+    for name in dict.fromkeys(row["data"] for row in cut):
+        held = {row["max_length"]: row for row in cut if row["data"] == name}
+        for key, said in (("texts_cut", "texts cut"), ("tokens_lost", "tokens lost")):
+            lines.append([f"{name}: {said}", *(f"{100 * held[length][key]:.1f}%" for length in lengths)])
+    return columns(lines)
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmk_experiments.cli.options import DEFAULT_ROOT, RootOption, real_root
+from lmk_experiments.words import counted
 
 if TYPE_CHECKING:
     from lmk_train.data.reading import Survey
@@ -38,11 +39,15 @@ def check_data(
 ) -> None:
     """Read all rows; tell counts, lengths, score ranges and every faulty row by file and line.
 
-    Ends with 1 where there are faults.
+    Ends with 1 where there are faults, and with 2 where a path is not there: nothing is read then.
     """
     from lmk_train.data import DataError
     from lmk_train.data.reading import data_files, survey
 
+    absent = [str(path) for path in paths if not path.expanduser().exists()]
+    if absent:
+        raise ValueError(f"no such file or folder: {', '.join(absent)}")
+    paths = [path.expanduser() for path in paths]
     lengths = None if tokenizer is None else _token_lengths(tokenizer)
     surveys: list[Survey] = []
     wrong: list[DataError] = []
@@ -69,7 +74,8 @@ def check_data(
         for error in wrong:
             typer.echo(f"error: {error}", err=True)
         faulty = sum(len(one.faults) for one in surveys)
-        typer.echo(f"{len(surveys)} files, {sum(one.findings.rows for one in surveys):,} rows, {faulty:,} faults")
+        rows = sum(one.findings.rows for one in surveys)
+        typer.echo(f"{counted(len(surveys), 'file')}, {counted(rows, 'row')}, {counted(faulty, 'fault')}")
     if wrong or any(one.faults for one in surveys):
         raise typer.Exit(1)
 
@@ -179,6 +185,9 @@ def _token_lengths(name: str) -> Lengths:
     Raises:
         ValueError: there is no such tokenizer.
     """
+    from lmk_experiments.cli.one_model import refuse_missing_path
+
+    refuse_missing_path("--tokenizer", name)
     from transformers import AutoTokenizer
 
     from lmk_core.texts.tokenizing import tokenize_texts

@@ -83,7 +83,11 @@ def encode(
 
 def _load(model: str, pooling: str | None, granularity: Any, max_length: int | None, devices: list[str]) -> Embedder:
     from lmk_core import Embedder
+    from lmk_experiments.cli.analyze_models import check_devices
+    from lmk_experiments.cli.one_model import refuse_missing_path
 
+    refuse_missing_path("", model)
+    check_devices(devices)
     local = Path(model).expanduser()
     return Embedder.from_pretrained(
         local if local.is_dir() else model,

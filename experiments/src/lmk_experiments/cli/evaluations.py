@@ -13,6 +13,7 @@ from lmk_experiments.cli.options import DEFAULT_ROOT, RootOption, real_root
 if TYPE_CHECKING:
     from lmk_core.pooling import PoolingConfig
     from lmk_eval import Settings
+    from lmk_eval.suites import Suite
 
 
 def register(app: typer.Typer) -> None:
@@ -61,6 +62,7 @@ def evaluate(
     root: RootOption = DEFAULT_ROOT,
 ) -> None:
     """Evaluate one model on one suite or one local retrieval set, and print its scores as JSON."""
+    from lmk_experiments.cli.one_model import find_suite
     from lmk_experiments.cli.show_suites import suites_text
 
     if listing:
@@ -70,14 +72,13 @@ def evaluate(
         raise ValueError("give a MODEL and --suite NAME; `lmk evaluate --list` shows the suites")
     settings = _settings(prompts, weights, storage, share, real_root(root))
     poolings = _poolings(model, pooling, granularity)
-    typer.echo(json.dumps(_scores(model, suite, split, group_by, out, max_length, poolings, settings), indent=2))
+    chosen = find_suite(suite, split, group_by, real_root(root))
+    typer.echo(json.dumps(_scores(model, chosen, out, max_length, poolings, settings), indent=2))
 
 
 def _scores(
     model: str,
-    suite: str,
-    split: str,
-    group_by: str | None,
+    chosen: Suite,
     out: Path | None,
     max_length: int,
     poolings: list[PoolingConfig],
@@ -86,9 +87,8 @@ def _scores(
     from safetensors import SafetensorError
 
     from lmk_experiments.builders import fingerprint
-    from lmk_experiments.cli.one_model import check_model, find_suite, reading_name, revision
+    from lmk_experiments.cli.one_model import check_model, reading_name, revision
 
-    chosen = find_suite(suite, split, group_by)
     check_model(model, poolings[0] if poolings else None)
     from lmk_eval import Reading, evaluate_readings  # takes seconds: a mistake is told before it
     from lmk_eval import evaluate as run_evaluation

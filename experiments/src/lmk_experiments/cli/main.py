@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -103,11 +105,27 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def as_typed(message: str, arguments: Sequence[str]) -> str:
+    """What a library says of one of its arguments, said of the option that was typed.
+
+    >>> as_typed("max_length: 1; numbers of at least 2 are valid", ["encode", "--max-length", "1"])
+    '--max-length: 1; numbers of at least 2 are valid'
+    >>> as_typed("max_length: 1; numbers of at least 2 are valid", ["run", "grid.yaml"])
+    'max_length: 1; numbers of at least 2 are valid'
+    """
+    name = re.match(r"[a-z]\w*(?=:? )", message)
+    if name is None:
+        return message
+    option = f"--{name.group().replace('_', '-').removesuffix('s')}"
+    typed = next((one for one in (word.partition("=")[0] for word in arguments) if one in (option, f"{option}s")), None)
+    return message if typed is None else typed + message[name.end() :]
+
+
 def _tell(error: Exception, debug: bool, begin: str = "error: ", end: str = "") -> None:
     from lmk_experiments.mirror.address import scrub
 
     # Libraries quote addresses with their passwords, in messages and in the errors that lie behind them.
-    told = traceback.format_exc() if debug else f"{begin}{error}{end}"
+    told = traceback.format_exc() if debug else f"{begin}{as_typed(str(error), sys.argv[1:])}{end}"
     print(scrub(told.rstrip("\n"), *(word for word in sys.argv[1:] if "://" in word)), file=sys.stderr)
 
 

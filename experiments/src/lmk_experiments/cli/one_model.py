@@ -36,8 +36,11 @@ def saved_pooling(model: str) -> PoolingConfig | None:
     return None if saved is None else saved.pooling
 
 
-def find_suite(name: str, split: str, group_by: str | None) -> Suite:
+def find_suite(name: str, split: str, group_by: str | None, root: Path) -> Suite:
     """The shipped suite of this name, one of a local folder, or the one that a YAML file writes out.
+
+    Args:
+        root: where data that the file names as ``built:`` or ``data:`` lies; what is built is built if it is missing.
 
     Raises:
         ValueError: there is none; the message lists the shipped ones.
@@ -49,13 +52,13 @@ def find_suite(name: str, split: str, group_by: str | None) -> Suite:
     if place.is_dir():
         return Suite.from_folder(place.name, place, split=split, group_by=group_by)
     if place.is_file() and place.suffix in (".yaml", ".yml"):
-        return _written_out(place)
+        return _written_out(place, root)
     if name in shipped_suites():
         return shipped_suite(name)
     raise ValueError(f"--suite {name}: no such folder or file, and no such suite; {explain(name, shipped_suites())}")
 
 
-def _written_out(file: Path) -> Suite:
+def _written_out(file: Path, root: Path) -> Suite:
     from pydantic import ValidationError
 
     from lmk_eval.suites import Suite
@@ -68,8 +71,38 @@ def _written_out(file: Path) -> Suite:
     moved: list[Any] = []
     for task in suite.tasks:
         own = task.local
-        moved.append(task if own is None else task.moved(str((file.parent / Path(own).expanduser()).resolve())))
+        moved.append(task if own is None else task.moved(_place(own, file, root)))
     return suite.model_copy(update={"tasks": tuple(moved)})
+
+
+def _place(own: str, file: Path, root: Path) -> str:
+    """Where a task's own data lies: references as in a grid, paths from the file that says them."""
+    import typer
+
+    from lmk_experiments.builders import build, is_builtin_reference
+    from lmk_experiments.datasets import is_data_reference
+    from lmk_experiments.jobs.references import real
+
+    if is_builtin_reference(own):
+        real(own, root)  # a mistake in the reference is told before anything is built
+        build(own.removeprefix("built:").split("/")[0], root, report=lambda line: typer.echo(line, err=True))
+    elif not is_data_reference(own):
+        return str((file.parent / Path(own).expanduser()).resolve())
+    return real(own, root)
+
+
+def refuse_missing_path(option: str, name: str) -> None:
+    """What looks like a path and is none is not looked for on the hub.
+
+    Raises:
+        ValueError: naming the option, or the argument where ``option`` is empty.
+    """
+    from lmk_experiments.grids.identity import is_local
+
+    looks_so = is_local(name) or name.endswith("/") or name.count("/") > 1 or "\\" in name
+    if looks_so and not Path(name).expanduser().exists():
+        said = f"{option} {name}" if option else name
+        raise ValueError(f"{said}: there is no such folder (a model of the hub is written NAME or OWNER/NAME)")
 
 
 def check_model(model: str, reading: PoolingConfig | None) -> None:
@@ -79,9 +112,9 @@ def check_model(model: str, reading: PoolingConfig | None) -> None:
         ValueError: no such folder or model, a folder without a model, or one that needs ``--pooling``.
     """
     from lmk_core.embedder.saving import find_file, read_config
-    from lmk_experiments.grids.identity import is_local
     from lmk_experiments.grids.local import check_model_folder
 
+    refuse_missing_path("", model)
     local = Path(model).expanduser()
     if local.exists():
         check_model_folder(local)
@@ -89,7 +122,7 @@ def check_model(model: str, reading: PoolingConfig | None) -> None:
     else:
         name = model
         try:
-            found = None if is_local(model) else find_file(model, "config.json")
+            found = find_file(model, "config.json")
         except (OSError, ValueError):  # not a name that a model of the hub could have
             found = None
         if found is None:

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+import typer
+
 from lmk_experiments.cli.columns import columns
 from lmk_experiments.cli.show_plan import cell_state, cost_lines, plan_json, plan_text
 from lmk_experiments.costs import PlanCosts, Throughput, plan_costs
@@ -51,6 +53,8 @@ def _plan(name: str, root: Path, assignments: tuple[str, ...]) -> Plan:
 
     loaded = load_grid_file(name, assignments)
     made = make_plan(loaded, root)
+    for one in made.warnings:
+        typer.echo(f"warning: {one}", err=True)
     load_table(loaded, made)  # a mistake in the table is told now, not after the trainings
     return made
 

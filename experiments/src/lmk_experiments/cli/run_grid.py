@@ -74,6 +74,8 @@ def prepare(grid: str, root: Path, assignments: tuple[str, ...]) -> tuple[Plan, 
 
     loaded = load_grid_file(grid, assignments)
     plan = make_plan(loaded, root)
+    for one in plan.warnings:
+        typer.echo(f"warning: {one}", err=True)
     table = load_table(loaded, plan)
     check_ready(plan, root, lambda kind, identity: cell_state(root, kind, identity) == "done")
     if plan.not_built:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -93,7 +94,8 @@ def table(
             source,
             _maker(beside, per_task=per_task, tests=asked, always=bool(significance)),
         )
-    text = render([_with_differences(one) for one in tables] if differences else tables, chosen)
+    on_terminal = out is None and sys.stdout.isatty()
+    text = render([_with_differences(one) for one in tables] if differences else tables, chosen, terminal=on_terminal)
     if out is None:
         typer.echo(text.removesuffix("\n") if chosen != "md" else text)
     else:
@@ -105,7 +107,8 @@ def table_text(grid: str, root: Path, source: Origin = "mlflow") -> str:
     """A grid's table in Markdown, from MLflow where that can be used, else from the records."""
     from lmk_experiments.tables import Comparing, render
 
-    return render(_tables(grid, root, None, source, _maker(None, per_task=False, tests=Comparing())), "md")
+    made = _tables(grid, root, None, source, _maker(None, per_task=False, tests=Comparing()))
+    return render(made, "md", terminal=sys.stdout.isatty())
 
 
 _Maker = Callable[["GridRecord", "Source"], "list[Table]"]

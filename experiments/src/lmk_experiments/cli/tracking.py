@@ -27,6 +27,16 @@ def sync(
     grid: Annotated[str | None, typer.Argument(metavar="[GRID]", help="One grid; default: all run here.")] = None,
     root: RootOption = DEFAULT_ROOT,
     store: StoreOption = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            envvar="LMK_LOG_MODELS",
+            metavar="auto|all|none",
+            help="Finished models for mlflow.pyfunc.load_model. auto: where weights can be hard links, which cost "
+            "no disk (the root's own store); all: also copied to another file system or uploaded to a server "
+            "(600 MB a ModernBERT-base); none: nowhere.",
+        ),
+    ] = None,
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Keep at it until Ctrl-C, printing only what changes. One watcher a root."),
@@ -48,7 +58,7 @@ def sync(
     names = None if grid is None else [grid_name(grid)]
 
     def once() -> SyncReport:
-        return sync_with_tables(where, names, uri=store, progress=typer.echo)
+        return sync_with_tables(where, names, uri=store, progress=typer.echo, models=models)
 
     if watch:
         _watch(where, once, every)
@@ -56,6 +66,8 @@ def sync(
     report = once()
     for warning in report.warnings:
         typer.echo(f"warning: {warning}", err=True)
+    for note in report.notes:
+        typer.echo(f"note: {note}")
     typer.echo(str(report))
 
 

@@ -10,6 +10,7 @@ import typer
 
 from lmk_experiments.cli.columns import columns
 from lmk_experiments.cli.options import DEFAULT_ROOT, GridArgument, RootOption, real_root
+from lmk_experiments.words import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,17 +61,23 @@ def clean(
 
     Checkpoints of finished trainings, MTEB's own result files, embeddings, tokens that no reading needs any more,
     half-written files and old logs go. Final weights, records, curves and scores stay, and so does every cell that is
-    unfinished or being worked on.
+    unfinished or being worked on. A model that is logged in MLflow has its files there too: nothing here frees them.
     """
     from lmk_experiments.grids.names import grid_name
     from lmk_experiments.records import load_grid
-    from lmk_experiments.upkeep import delete, find_leftovers, format_bytes
+    from lmk_experiments.upkeep import delete, find_leftovers, format_bytes, logged_models
 
     where = real_root(root)
     record = load_grid(where, grid_name(grid))
     found, kept = find_leftovers(where, record, unfinished=unfinished, log_days=log_days)
     for one in kept:
         typer.echo(f"left alone: {one.name}: {one.reason}")
+    logged, shared = logged_models(where, record)
+    if logged:
+        typer.echo(
+            f"left alone: {counted(logged, 'model')} that MLflow holds too, {format_bytes(shared)} of it as hard "
+            "links: deleting a cell frees none of that; MLflow's UI deletes a logged model, and `mlflow gc` its files"
+        )
     if not found:
         typer.echo(f"{record.name}: nothing to delete under {where}")
         return

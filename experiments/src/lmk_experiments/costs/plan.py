@@ -10,10 +10,11 @@ from typing import Any
 from lmk_eval.suites import Suite
 from lmk_experiments.costs.analysis import analysis_cost
 from lmk_experiments.costs.estimate import Cost, evaluation_cost, pretraining_cost, total, training_cost
+from lmk_experiments.costs.measured import measured_size
 from lmk_experiments.costs.throughput import Throughput
 from lmk_experiments.costs.tokens import suite_tokens
 from lmk_experiments.datasets import is_data_reference, load_data_set, parse_reference
-from lmk_experiments.grids.plan import Plan, PlannedEvaluation, PlannedRow
+from lmk_experiments.grids.plan import Plan, PlannedEvaluation, PlannedPretraining, PlannedRow, PlannedTraining
 from lmk_experiments.grids.ready import needed_pretrainings
 from lmk_experiments.grids.size import ModelSize
 
@@ -93,19 +94,27 @@ def plan_costs(
             if is_done(kind, planned.id):
                 costs.done.add(key)
 
+    found: dict[str, ModelSize | None] = {}
+
+    def size_of(planned: PlannedTraining | PlannedPretraining) -> ModelSize | None:
+        """As a model file says, else as the weights that lie here do."""
+        path = planned.config.model.path
+        if planned.size is None and path not in found:
+            found[path] = measured_size(path, root)
+        return planned.size or found.get(path)
+
     for plan in plans:
         for planned in (*plan.pretrainings, *plan.trainings):
             names |= {parse_reference(one)[0] for one in planned.config.data.paths if is_data_reference(one)}
-            if planned.size is not None:
-                models[planned.config.model.path] = planned.size
+            if (size := size_of(planned)) is not None:
+                models[planned.config.model.path] = size
         for first in plan.pretrainings:
-            add("pretraining", first, lambda first=first: pretraining_cost(first.config, first.size, speed))
+            add("pretraining", first, lambda first=first: pretraining_cost(first.config, size_of(first), speed))
         for training in plan.trainings:
-            add("training", training, lambda one=training: training_cost(one.config, one.size, speed))
+            add("training", training, lambda one=training: training_cost(one.config, size_of(one), speed))
         for row, evaluation in plan.evaluations:
             suites[evaluation.suite.name] = evaluation.suite
-            size = row.training.size
-            make = _evaluation(evaluation, size, root, speed)
+            make = _evaluation(evaluation, size_of(row.training), root, speed)
             add("evaluation", evaluation, make, row)
         for analysis in plan.analyses:
             names |= {parse_reference(one)[0] for one in analysis.references if is_data_reference(one)}

@@ -18,6 +18,7 @@ from lmk_experiments.grids.load import Grid, TrainRow
 from lmk_experiments.grids.readings import make_readings
 from lmk_experiments.grids.schema import ResourcesSection
 from lmk_experiments.grids.size import ModelSize
+from lmk_experiments.records import load_grid
 from lmk_experiments.records.cell import PRETRAINING_PREFIX
 from lmk_train.config import PretrainConfig, TrainConfig
 
@@ -105,6 +106,8 @@ class Plan:
     """Names of the builders whose data is missing: identities are known only after they ran."""
     analyses: list[PlannedAnalysis] = field(default_factory=list)
     """Figures: what they compare, and with which settings."""
+    warnings: list[str] = field(default_factory=list)
+    """What the plan had to do without, in sentences."""
 
     @property
     def pretrainings(self) -> list[PlannedPretraining]:
@@ -128,6 +131,7 @@ def make_plan(grid: Grid, root: Path) -> Plan:
         ConfigError: a view of a row that is not there, two rows of one name, two rows that are the same reading.
     """
     missing: set[str] = set()
+    warnings: list[str] = []
 
     def content(reference: str) -> str | None:
         found = fingerprint(reference, root)
@@ -165,14 +169,15 @@ def make_plan(grid: Grid, root: Path) -> Plan:
         table=grid.file.table,
         assumed=grid.assumed,
         collection=grid.file.collection,
-        elsewhere=_elsewhere(grid, suites, {row.row for row in rows}),
+        elsewhere=_elsewhere(grid, suites, {row.row for row in rows}, root, warnings),
         not_built=missing,
         analyses=analyses,
+        warnings=warnings,
     )
 
 
-def _elsewhere(grid: Grid, suites: list[Suite], taken: set[str]) -> list[Elsewhere]:
-    """The rows from elsewhere, their results read.
+def _elsewhere(grid: Grid, suites: list[Suite], taken: set[str], root: Path, warnings: list[str]) -> list[Elsewhere]:
+    """The rows from elsewhere, their results read, or as the grid's record keeps them where their folder is gone.
 
     Raises:
         ConfigError: a name that another row has, or a folder that holds no results for this grid.
@@ -187,13 +192,41 @@ def _elsewhere(grid: Grid, suites: list[Suite], taken: set[str]) -> list[Elsewhe
         folder = (grid.document.folder / Path(row.results).expanduser()).resolve()
         try:
             if not folder.is_dir():
-                raise ValueError(f"no such folder: {folder}")
+                found.append(_kept(grid.file.grid, row.row, folder, suites, root))
+                warnings.append(
+                    f"row {row.row}: {folder} is not there any more; its scores are those that were kept when the grid "
+                    "was last run"
+                )
+                continue
             found.append(read_results(row.row, folder, suites))
         except ValueError as error:
             problems.append(grid.document.problem(("rows", index, "results"), str(error)))
     if problems:
         raise ConfigError(problems)
     return found
+
+
+def _kept(grid: str, row: str, folder: Path, suites: list[Suite], root: Path) -> Elsewhere:
+    """What the record of a grid holds of a row whose folder is not there.
+
+    Raises:
+        ValueError: it holds nothing of that folder, or not what the suites want now.
+    """
+    try:
+        record = load_grid(root, grid)
+    except (ValueError, OSError):
+        raise ValueError(f"no such folder: {folder}") from None
+    for one in record.elsewhere:
+        wanted = {suite.name: {task.name for task in suite.tasks} for suite in suites}
+        held = {suite: {*one.scores.get(suite, {}), *_task_names(one.missing.get(suite, []))} for suite in wanted}
+        if (one.row, one.results) == (row, str(folder)) and held == wanted:
+            return Elsewhere(one.row, one.results, one.scores, one.missing)
+    raise ValueError(f"no such folder: {folder} (what was kept of it is of other suites, or of another folder)")
+
+
+def _task_names(missing: list[str]) -> list[str]:
+    """Of what is missing, ``Task`` or ``Task (split or subset)``, the tasks."""
+    return [one.partition(" (")[0] for one in missing]
 
 
 def _training(row: TrainRow, seed: int, identify: Any) -> PlannedTraining:

@@ -14,6 +14,7 @@ from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
 from lmk_experiments.mirror.ended import ended
 from lmk_experiments.mirror.lock import LockedError, locked
 from lmk_experiments.mirror.marks import Marks
+from lmk_experiments.mirror.models import Models, chosen_policy
 from lmk_experiments.mirror.read import Seen, runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, Status, Wanted, cell_of, places, wanted
@@ -42,6 +43,7 @@ class SyncReport:
         writes: calls that changed the store; 0 where everything was there already.
         warnings: what the store did not take. The records hold it.
         seen: what was read of the evaluations, where nothing was written since.
+        notes: what was left out on purpose, and how to have it.
     """
 
     address: str
@@ -52,6 +54,7 @@ class SyncReport:
     writes: int = 0
     warnings: list[str] = field(default_factory=list)
     seen: Seen | None = field(default=None, repr=False)
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         counts = f"{self.created} created, {self.updated} updated, {self.unchanged} unchanged"
@@ -68,6 +71,7 @@ def sync(
     table_text: TableText | None = None,
     progress: Callable[[str], None] | None = None,
     wait_seconds: float = 30.0,
+    models: str | None = None,
 ) -> SyncReport:
     """Write to MLflow what the records hold and the store does not; a second call changes nothing.
 
@@ -78,21 +82,24 @@ def sync(
         table_text: makes the table of a grid, kept as artifact of its parent runs: ``table.md``, or the files it names.
         progress: told one line for every run that changed.
         wait_seconds: how long to wait for another sync of this root, and for another process that makes the store.
+        models: which finished models are logged, see ``chosen_policy``.
 
     A grid whose record cannot be read, and that was not asked for by its name, is left out with a warning.
 
     Raises:
-        ValueError: no such grid was run here, or its record cannot be read.
+        ValueError: no such grid was run here, or its record cannot be read; or no such choice of models.
         StoreError: the store cannot be used. What was not written is written by the next call.
         LockedError: another process still syncs this root.
     """
     root = root.resolve()
+    policy, say = chosen_policy(models), progress or (lambda _: None)
     every, unreadable = load_grids(root)
     chosen = every if grids is None else [load_grid(root, name) for name in grids]
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            work = _Sync(root, store, Writer(store, user or user_name()), progress or (lambda _: None), wait_seconds)
+            work = _Sync(root, store, Writer(store, user or user_name()), say, wait_seconds)
+            work.models = Models(store, policy, say)
             work.writer.warnings += unreadable
             return work.run(every, chosen, table_text)
     except StoreError:
@@ -119,6 +126,7 @@ class _Sync:
         self.writer = writer
         self.progress = progress
         self.report = SyncReport(store.address)
+        self.models = Models(store, "none")
         self.held = {kind: runs_of_root(store, kind) for kind in KINDS}
         adopt(root, store, writer, self.held)
 
@@ -140,7 +148,11 @@ class _Sync:
                 self._finish_parent(parent, [cell for cell in members if cell is None or cell.place.kind == kind])
             if table_text is not None:
                 self._table(grid, list(parents[grid.name].values()), table_text)
-        self.report.writes, self.report.warnings = self.writer.writes, [*self.store.warnings, *self.writer.warnings]
+        for cell in started:
+            self.models.log(cell)  # after all else: weights may take minutes, and a run is complete without them
+        self.report.writes = self.writer.writes + self.models.writes
+        self.report.warnings = [*self.store.warnings, *self.writer.warnings, *self.models.warnings]
+        self.report.notes = self.models.notes()
         if not self.writer.writes:
             self.report.seen = Seen(self.store, self.held["evaluation"])
         return self.report

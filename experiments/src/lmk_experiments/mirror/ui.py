@@ -88,7 +88,8 @@ def serve(
     """Run the server until it ends, or until this process is told to: by Ctrl-C, SIGINT, SIGTERM or a closed terminal.
 
     The server has a process group of its own. So Ctrl-C reaches this process alone, and whoever ends this process ends
-    the server with all of its workers, which would hold the port. A second signal kills them at once.
+    the server with all of its workers, which would hold the port. A second signal kills them at once; killed outright
+    (SIGKILL), this process leaves a watcher that ends them.
 
     Args:
         started: called when the process was started; where it raises, the server is ended.
@@ -101,9 +102,11 @@ def serve(
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
-    server = None
+    server, watcher = None, None
+    life, held = os.pipe()
     try:
         server = subprocess.Popen(argv, env=environment, start_new_session=True)  # noqa: S603 - no shell
+        watcher = _watch(life, server.pid, grace_seconds)
         if started is not None:
             started(server)
         return server.wait()
@@ -112,8 +115,28 @@ def serve(
     finally:
         if server is not None:
             _end_group(server, grace_seconds)
+        if watcher is not None:
+            watcher.kill()
+            watcher.wait()
+        os.close(life)
+        os.close(held)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _watch(life: int, group: int, grace_seconds: float) -> subprocess.Popen[bytes]:
+    """End the server's group when this process is gone, whatever ended it: the pipe ``life`` has its end then.
+
+    A process that is killed outright ends nothing itself, and the server would hold the port.
+    """
+    script = f"read _; kill -TERM -{group}; sleep {grace_seconds:g}; kill -KILL -{group}"
+    return subprocess.Popen(  # noqa: S603 - numbers of ours alone
+        ["/bin/sh", "-c", script],
+        stdin=life,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _end_group(server: subprocess.Popen[bytes], grace_seconds: float) -> None:

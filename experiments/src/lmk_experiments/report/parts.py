@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from lmk_experiments.report.charts import HUES
+from lmk_experiments.tables.formats.html import prose
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,9 @@ class Long:
 
     text: str
 
+
+LONG = 24
+"""Characters that a column has room for; a text of more is broken into lines, and its column is wider."""
 
 Cell = str | float | int | None | Link | Long
 
@@ -51,7 +55,8 @@ def _label(there: bool) -> str:
 def _cell(value: Cell, index: int, labels: int) -> str:
     if index == 0:
         return f'<th scope="row" class="label">{_shown(value)}</th>'
-    kinds = [*(["text"] if index < labels else []), *(["long"] if isinstance(value, Long) else [])]
+    is_long = isinstance(value, Long) and len(value.text) > LONG
+    kinds = [*(["text"] if index < labels else []), *(["long"] if is_long else [])]
     kind = f' class="{" ".join(kinds)}"' if kinds else ""
     return f"<td{kind}>{_shown(value)}</td>"
 
@@ -64,7 +69,7 @@ def _shown(value: Cell) -> str:
             shown = text(value.text)
             return f'<a href="{text(value.address)}" rel="noreferrer">{shown}</a>' if value.address else shown
         case Long():
-            return text(value.text)
+            return prose(value.text)
         case float():
             return f"{value:,.4g}"
     return text(str(value))
@@ -91,5 +96,5 @@ def section(identity: str, heading: str, *inner: str) -> str:
 
 
 def paragraph(said: str, kind: str = "note") -> str:
-    """A paragraph of plain text."""
-    return f'<p class="{kind}">{text(said)}</p>'
+    """A paragraph; what stands between backticks is code."""
+    return f'<p class="{kind}">{prose(said)}</p>'

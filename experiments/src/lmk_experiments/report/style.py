@@ -21,6 +21,16 @@ _NIGHT = (
     f"{_hues(_DARK)}"
 )
 
+# Two covers that move with the table and two shadows that do not: a shadow shows where there is more to see.
+SCROLL_HINT = (
+    "--under: var(--paper, Canvas); "
+    "background: linear-gradient(to right, var(--under) 40%, transparent) left / 3rem 100%, "
+    "linear-gradient(to left, var(--under) 40%, transparent) right / 3rem 100%, "
+    "linear-gradient(to right, #8889, transparent) left / .9rem 100%, "
+    "linear-gradient(to left, #8889, transparent) right / .9rem 100%; "
+    "background-repeat: no-repeat; background-attachment: local, local, scroll, scroll;"
+)
+
 STYLE = f"""
 :root {{ color-scheme: light dark; {_PAPER} }}
 @media (prefers-color-scheme: dark) {{ :root {{ {_NIGHT} }} }}
@@ -36,14 +46,15 @@ nav {{ display: flex; flex-wrap: wrap; gap: .2rem 1rem; margin-bottom: 1rem; }}
 .below, .note {{ max-width: 60rem; font-size: .9rem; }}
 .missing {{ border-left: 4px solid var(--bad); background: var(--card); padding: .5rem .8rem; }}
 .missing ul {{ margin: .3rem 0 0; padding-left: 1.2rem; }}
-.scroll {{ overflow-x: auto; max-width: 100%; overflow-wrap: normal; }}
+.scroll {{ overflow-x: auto; max-width: 100%; overflow-wrap: normal; {SCROLL_HINT} }}
+figure .scroll {{ --under: var(--card); }}
 .scroll:focus-visible, summary:focus-visible, a:focus-visible {{ outline: 2px solid var(--c0); outline-offset: 2px; }}
 table {{ border-collapse: collapse; border-block: 2px solid; font-variant-numeric: tabular-nums; font-size: .9rem; }}
 th, td {{ padding: .2rem .6rem; text-align: right; white-space: nowrap; font-weight: normal; }}
 thead th {{ text-align: center; font-weight: 600; }}
 thead th.span {{ border-bottom: 1px solid; }}
 th.label, td.text {{ text-align: left; vertical-align: top; }}
-td.long {{ white-space: normal; overflow-wrap: anywhere; min-width: 16rem; max-width: 30rem; }}
+td.long {{ white-space: normal; overflow-wrap: anywhere; text-align: left; min-width: 12rem; max-width: 30rem; }}
 tbody tr:first-child > *, tbody tr.rule > * {{ border-top: 1px solid; }}
 .stick tbody th.label {{ position: sticky; left: 0; background: var(--paper); }}
 figure .stick tbody th.label {{ background: var(--card); }}

@@ -24,6 +24,7 @@ from lmk_slurm.launcher import Phase
 from lmk_slurm.logs import was_killed
 from lmk_slurm.scheduler import GONE
 
+_CANCELLED = "cancelled"
 _ENDS = {
     "OUT_OF_MEMORY": "out of memory",
     "TIMEOUT": "its time was up",
@@ -31,7 +32,7 @@ _ENDS = {
     "NODE_FAIL": "its node was lost",
     "BOOT_FAIL": "its node did not start",
     "PREEMPTED": "pushed out for good: submit again, and it goes on",
-    "CANCELLED": "cancelled",
+    "CANCELLED": _CANCELLED,
     "COMPLETED": "its job ended without finishing it",
     "GONE": "its job is gone, and the scheduler no longer says how it ended",
 }
@@ -189,8 +190,10 @@ def cell_state(cell: Cell, job: JobNote, sighting: Sighting | None) -> State:
         case Phase.ENDED if (cell.folder / "DONE.json").exists():  # and still not done: it cannot be read
             return known
         case Phase.ENDED:
-            name = "preempted" if sighting.state == "PREEMPTED" else "failed"
-            return State(name, _why(cell, job, sighting), attempts=count)
+            why = _why(cell, job, sighting)
+            # What a person took back has not failed; but a cell may have failed before its job was cancelled.
+            name = "preempted" if sighting.state == "PREEMPTED" else "stopped" if why == _CANCELLED else "failed"
+            return State(name, why, attempts=count)
     if sighting.state == "GONE":
         return State("failed", _ENDS["GONE"], attempts=count)
     return State("unknown", sighting.state, attempts=count)

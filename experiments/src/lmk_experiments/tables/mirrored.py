@@ -10,6 +10,8 @@ from lmk_experiments.records import GridRecord
 from lmk_experiments.records.figures import has_table
 from lmk_experiments.tables.collect import grid_table
 from lmk_experiments.tables.formats import render
+from lmk_experiments.tables.given import has_baseline
+from lmk_experiments.tables.significance import Comparing
 
 
 def sync_with_tables(
@@ -19,8 +21,9 @@ def sync_with_tables(
     uri: str | None = None,
     progress: Callable[[str], None] | None = None,
     wait_seconds: float = 5.0,
+    models: str | None = None,
 ) -> SyncReport:
-    """As ``mirror.sync``; every grid's table, from the records, becomes artifacts of its parent runs.
+    """As ``mirror.sync``; every grid's table, as ``lmk table`` prints it, becomes artifacts of its parent runs.
 
     Both ``table.md`` and ``table.html``: MLflow's view of Markdown knows no underline.
     """
@@ -28,7 +31,8 @@ def sync_with_tables(
     def files(record: GridRecord) -> dict[str, str]:
         if not has_table(record):
             return {}
-        tables = [grid_table(root, record.name)]
+        # From the records, which say the same: the store is being written.
+        tables = [grid_table(root, record.name, tests=Comparing() if has_baseline(record) else None)]
         return {f"table.{form}": render(tables, form) for form in ("md", "html")}
 
     return sync(
@@ -37,5 +41,6 @@ def sync_with_tables(
         uri=uri,
         progress=progress,
         wait_seconds=wait_seconds,
+        models=models,
         table_text=files,
     )

@@ -1,6 +1,6 @@
 """What people do with cells that are there: compare two of them, and delete what is not needed any more."""
 
-from lmk_experiments.upkeep.clean import Kept, Leftover, delete, find_leftovers, format_bytes
+from lmk_experiments.upkeep.clean import Kept, Leftover, delete, find_leftovers, format_bytes, logged_models
 from lmk_experiments.upkeep.compare import Comparison, Pair, compare
 from lmk_experiments.upkeep.find import Side, find_side
 
@@ -15,4 +15,5 @@ __all__ = [
     "find_leftovers",
     "find_side",
     "format_bytes",
+    "logged_models",
 ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from lmk_experiments.jobs.evaluate import TOKENS, tokens_folder
 from lmk_experiments.jobs.shares import FOLDER as SHARES
 from lmk_experiments.jobs.shares import shares_of
+from lmk_experiments.mirror.models import held_by_mlflow
 from lmk_experiments.records import Cell, ClaimedElsewhere, GridRecord, list_cells, training_cell
 from lmk_experiments.records.claim import claimed, heartbeat, read_claim
 
@@ -28,7 +29,7 @@ _FOLDERS = {
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that can be deleted; ``size`` in bytes."""
+    """Something that can be deleted; ``size`` is what that frees, in bytes: hard links free nothing."""
 
     cell: Cell
     path: Path
@@ -179,7 +180,19 @@ def _leftovers(kind: str, cell: Cell, log_days: float, users: tuple[Path, ...]) 
 
 def _size(path: Path) -> int:
     files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.lstat().st_size for file in files if not file.is_dir() or file.is_symlink())
+    facts = (file.lstat() for file in files if not file.is_dir() or file.is_symlink())
+    return sum(fact.st_size for fact in facts if fact.st_nlink == 1)
+
+
+def logged_models(root: Path, grid: GridRecord) -> tuple[int, int]:
+    """How many of the grid's models a store of MLflow holds too, and the bytes that are hard links to its files.
+
+    Neither is freed by deleting the cell.
+    """
+    cells = [training_cell(root, identity) for identity in dict.fromkeys(training.id for training in grid.trainings)]
+    logged = [cell.folder / "model" for cell in cells if held_by_mlflow(cell) is not None]
+    facts = (file.stat() for folder in logged for file in folder.rglob("*") if file.is_file())
+    return len(logged), sum(fact.st_size for fact in facts if fact.st_nlink > 1)
 
 
 def _remove(path: Path) -> None:

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lmk_experiments.configs import explain
-from lmk_experiments.records import Cell, RowRecord, evaluation_cell, list_grids, load_grid, load_grids, training_cell
+from lmk_experiments.elsewhere import is_elsewhere, rows_of
+from lmk_experiments.records import (
+    Cell,
+    GridRecord,
+    RowRecord,
+    evaluation_cell,
+    list_grids,
+    load_grid,
+    load_grids,
+    training_cell,
+)
 
 _ID = re.compile(r"[0-9a-f]{4,12}")
 
@@ -54,7 +64,8 @@ def find_side(root: Path, typed: str, seed: int | None = None) -> Side:
     if cells:
         return _cell_side(cells[0])
     prefix = "{}/" if "/" in typed else ""
-    known = [f"{prefix.format(grid.name)}{row.row}" for grid in load_grids(root)[0] for row in grid.rows]
+    grids = load_grids(root)[0]
+    known = [f"{prefix.format(grid.name)}{row.row}" for grid in grids for row in (*grid.rows, *rows_of(grid))]
     of_seed = "" if seed is None else f" with seed {seed}"
     raise ValueError(f"no row{of_seed} and no cell {typed!r} under {root}; {explain(typed, dict.fromkeys(known))}")
 
@@ -68,6 +79,7 @@ def _rows(root: Path, typed: str, seed: int | None) -> list[tuple[str, RowRecord
     for held in load_grids(root)[0]:
         if grid in ("", held.name):
             rows = [row for row in held.rows if row.row == name and seed in (None, row.seed)]
+            rows += [row for row in rows_of(held) if row.row == name]  # they have no seed
             found += [(held.name, row) for row in rows[:1]]
     return found
 
@@ -80,6 +92,8 @@ def _cells(root: Path, typed: str) -> list[Cell]:
 
 
 def _row_side(root: Path, grid: str, row: RowRecord) -> Side:
+    if any(map(is_elsewhere, row.evaluations.values())):
+        return _elsewhere_side(load_grid(root, grid), row)
     training = training_cell(root, row.training)
     cells = {suite: evaluation_cell(root, identity) for suite, identity in row.evaluations.items()}
     made = {suite: cell for suite, cell in cells.items() if (cell.folder / "cell.json").exists()}
@@ -92,6 +106,14 @@ def _row_side(root: Path, grid: str, row: RowRecord) -> Side:
     }
     scores, states = _scores(cells.items())
     return Side(f"{row.row} of {grid}, seed {row.seed}, training {row.training}", "row", config, scores, states)
+
+
+def _elsewhere_side(grid: GridRecord, row: RowRecord) -> Side:
+    """A row from elsewhere: nothing is known of how it was made, and its scores are those that the record keeps."""
+    (held,) = (one for one in grid.elsewhere if one.row == row.row)
+    scores = {f"{suite}/{task}": values for suite, tasks in held.scores.items() for task, values in tasks.items()}
+    states = {suite: f"no results of {', '.join(missing)}" for suite, missing in held.missing.items() if missing}
+    return Side(f"{row.row} of {grid.name}, from {held.results}", "row", {"results": held.results}, scores, states)
 
 
 def _cell_side(cell: Cell) -> Side:

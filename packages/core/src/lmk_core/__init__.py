@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lmk_core.lazy import lazy_exports
 from lmk_core.pooling import PoolingConfig, PoolingConfigError, draw_granularity
-from lmk_core.recording import NullRecorder, Recorder
+from lmk_core.recording import NullRecorder, PrintRecorder, Recorder
 from lmk_core.version import __version__
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "PoolingConfig",
     "PoolingConfigError",
     "PoolingTokenizer",
+    "PrintRecorder",
     "Recorder",
     "SpecialTokens",
     "TokenizedTexts",

@@ -8,7 +8,7 @@ import torch
 
 from lmk_core.recording import NullRecorder, Recorder
 from lmk_train.config import AnyConfig, PretrainConfig, TrainConfig
-from lmk_train.finished import is_finished
+from lmk_train.finished import is_finished, refuse_other
 from lmk_train.fitting import fit, on_gpu
 from lmk_train.pretraining.weights import refuse_unfinished
 from lmk_train.ranks.failures import RankFailedError, RankFailure, describe
@@ -38,8 +38,8 @@ def train(
     When ``folder/model`` is whole, ``folder/TRAINED.json`` is written with the configuration's digest, and only then
     are the checkpoints removed: whenever it is killed, what was trained is in a checkpoint or in a marked model. A
     model that the same configuration has marked is returned at once, without a look at the data. Of files the digest
-    holds the names, neither the folders nor the content; the runtime and the validation file are no part of it. A model
-    of another configuration is replaced.
+    holds the names, neither the folders nor the content; the runtime and the validation file are no part of it. A
+    model of another configuration is never replaced.
 
     Args:
         config: The training; its paths are real paths or names on the hub.
@@ -56,6 +56,7 @@ def train(
         NonFiniteError: The loss, a gradient or a weight became NaN or infinite; such weights are never saved.
         DivergenceError: The loss rose far above what it had been; see ``config.runtime.divergence``.
         CheckpointMismatchError: ``folder`` holds a checkpoint of another configuration.
+        OtherModelError: ``folder`` holds the finished model of another configuration.
         OSError: A checkpoint is there but the disk does not give it; or the disk takes none
             (:class:`lmk_train.callbacks.CheckpointNotWrittenError`).
         Preempted: It was told to stop by SIGUSR2 or SIGTERM, has saved, and nobody had a handler for that. What an
@@ -98,6 +99,7 @@ def pretrain(
 def _run(config: AnyConfig, folder: Path, recorder: Recorder | None, step: FirstEnd | OtherEnd | None) -> Path:
     recorder = NullRecorder() if recorder is None else recorder
     folder = Path(folder)
+    refuse_other(config, folder)
     if step is not None:
         _run_in_step(config, folder, recorder, step)
         return folder / "model"

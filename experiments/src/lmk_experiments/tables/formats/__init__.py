@@ -36,6 +36,12 @@ def chosen_format(asked: str | None, out: Path | None) -> str:
     return asked or (ending if ending in FORMATS else "md")
 
 
-def render(tables: Sequence[Table], form: str) -> str:
-    """Tables of one grid, at least one, in format ``form`` (a key of ``FORMATS``)."""
+def render(tables: Sequence[Table], form: str, *, terminal: bool = False) -> str:
+    """Tables of one grid, at least one, in format ``form`` (a key of ``FORMATS``).
+
+    Args:
+        terminal: whether Markdown is for a person's eyes alone.
+    """
+    if terminal and form == "md":
+        return "\n".join(render_markdown(table, terminal=True) for table in tables)
     return FORMATS[form](tables)

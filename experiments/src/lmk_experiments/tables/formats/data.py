@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from lmk_experiments.elsewhere import ABSENT
 from lmk_experiments.tables.table import Table, TableCell
 
 
 def render_csv(tables: Sequence[Table]) -> str:
-    """One line a row: its name, its labels, then for every column its value, or the state of a missing one.
+    """One line a row: its name, its labels, then for every column its value, or the state of a missing one (nothing
+    where a row from elsewhere has none).
 
     What the tables have of these stands after a column, with the column's name before it: ``±``, ``low`` and ``high``
     (95% interval of the value), ``difference``, ``difference low``, ``difference high``, ``p``, ``p adjusted``,
@@ -72,7 +74,9 @@ def _extra(cell: TableCell) -> dict[str, float | int | bool | None]:
 def _values(cell: TableCell, extras: Sequence[str]) -> list[str]:
     held = _extra(cell)
     extra = ["" if held[name] is None else repr(held[name]) for name in extras]
-    return [(cell.state or "no score") if cell.value is None else repr(cell.value), *extra]
+    # What another model was never evaluated on is no state that changes: an empty cell keeps a column of numbers.
+    state = "" if cell.state == ABSENT else cell.state or "no score"
+    return [state if cell.value is None else repr(cell.value), *extra]
 
 
 def render_json(tables: Sequence[Table]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape as _escape
 from itertools import accumulate
@@ -25,9 +26,21 @@ i, small, .below { color: GrayText; } small { font-size: .8em; } sup { line-heig
 """
 
 
+_CODE = re.compile(r"`([^`]+)`")
+
+
 def escape(text: str) -> str:
     """Text of the user's as it stands."""
     return _escape(text, quote=True)
+
+
+def prose(text: str) -> str:
+    """A sentence, in which what stands between backticks is code.
+
+    >>> prose("run `lmk sync` if a < b")
+    'run <code>lmk sync</code> if a &lt; b'
+    """
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def render_html(tables: Sequence[Table]) -> str:
@@ -96,8 +109,8 @@ def _cell(shown: Shown) -> str:
 def _below(table: Table) -> list[str]:
     within = ranked(table)
     marks = [f"<b>Bold</b>: best {escape(within)}; <u>underlined</u>: second best."] if within else []
-    said = " ".join([*marks, *map(escape, legend(table))])
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    said = " ".join([*marks, *map(prose, legend(table))])
+    notes = "".join(f"<li>{prose(note)}</li>" for note in table.notes)
     return [
         *([f'<p class="below">{said}</p>'] if said else []),
         *([f'<ul class="below">{notes}</ul>'] if notes else []),

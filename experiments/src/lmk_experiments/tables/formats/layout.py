@@ -221,16 +221,22 @@ def _tests(table: Table, tests: Significance, compared: Sequence[Comparison]) ->
     how = f"{drawn:,} random sign changes" if drawn else "every sign change"
     if drawn and not all(one.resamples for one in compared):
         how += ", or every one where few queries differ"
+    found = f"{MARK}: differs" if any(one.significant for one in compared) else "Nothing differs"
     said = [
-        f"{MARK}: differs from {several} at p < {tests.level:g}: two-sided paired randomization test over queries "
+        f"{found} from {several} at p < {tests.level:g}: two-sided paired randomization test over queries "
         f"({_range([one.queries for one in compared])} a value; {how}), stratified by task where a value is a mean of "
-        f"several, Holm-corrected for the {_range([one.comparisons for one in compared])} comparisons of a column.",
+        f"several{_corrected([one.comparisons for one in compared])}.",
     ]
     if any(cell.seeds > 1 for row in table.rows for cell in row.cells):
         said.append(
             "A query's score is its mean over a row's seeds: the test speaks of other queries, ± of other seeds."
         )
     return said
+
+
+def _corrected(comparisons: Sequence[int]) -> str:
+    """For one comparison there is nothing to correct."""
+    return "" if max(comparisons) == 1 else f", Holm-corrected for the {_range(comparisons)} comparisons of a column"
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from lmk_experiments.tables.formats.layout import MARK, Shown, Span, lay_out, legend, origin, ranked, shown_rows
+from lmk_experiments.tables.formats.layout import MARK, Layout, Shown, Span, lay_out, legend, origin, ranked, shown_rows
 from lmk_experiments.tables.table import Table
 
 _SPECIAL = re.compile(r"[\\`*|~$\[\]]|(?<!\w)_|_(?!\w)")
@@ -25,32 +25,57 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(lambda match: f"\\{match.group()}", plain)
 
 
-def render_markdown(table: Table) -> str:
+def _plain(text: str) -> str:
+    """Text for the eyes alone."""
+    return " ".join(text.split())
+
+
+_Write = Callable[[str], str]
+
+
+def render_markdown(table: Table, *, terminal: bool = False) -> str:
     """The table, its legend, its notes and where its numbers come from.
 
+    For a ``terminal`` nothing is escaped: nobody parses it there, and ``p &lt; 0.05`` is hard to read.
+
     Markdown has one header line and no spans: further header lines are the first lines under it, a header that spans
-    columns stands above the first of them, and a label equal to the one above it is left out.
+    columns stands above the first of them, and a label equal to the one above it is left out. A column that has
+    nothing above its title has the title in that line.
     """
+    write = _plain if terminal else escape
     layout = lay_out(table)
-    first, *others = [_spread(line) for line in layout.header]
+    first, *others = _header(layout, write)
     lines = [first, *([f"*{text}*" if text else "" for text in line] for line in others)]
     for (row, cells), labels in zip(shown_rows(table), layout.labels, strict=True):
-        texts = _spread([span if span.rows else Span("", span.columns) for span in labels])
+        texts = _spread([span if span.rows else Span("", span.columns) for span in labels], write)
         if row.baseline and not table.labels:
             texts[-1] += " (baseline)"
-        lines.append([*texts, *map(_cell, cells)])
-    parts = [f"### {escape(table.title)}", _grid(lines, layout.label_count), *_below(table)]
+        lines.append([*texts, *(_cell(one, write) for one in cells)])
+    parts = [f"### {write(table.title)}", _grid(lines, layout.label_count), *_below(table, write)]
     return "\n\n".join(parts) + "\n"
 
 
-def _spread(spans: Sequence[Span]) -> list[str]:
-    return [text for span in spans for text in (escape(span.text), *[""] * (span.columns - 1))]
+def _spread(spans: Sequence[Span], write: _Write) -> list[str]:
+    return [text for span in spans for text in (write(span.text), *[""] * (span.columns - 1))]
 
 
-def _cell(shown: Shown) -> str:
+def _header(layout: Layout, write: _Write) -> list[list[str]]:
+    lines = [_spread(line, write) for line in layout.header]
+    covered = [[at > 0 for span in line for at in range(span.columns)] for line in layout.header]
+    for column in range(layout.label_count, len(lines[0])):
+        texts = [line[column] for line in lines]
+        if any(line[column] for line in covered):
+            continue
+        blank = next((index for index, text in enumerate(texts) if text), 0)
+        for line, text in zip(lines, [*texts[blank:], *[""] * blank], strict=True):
+            line[column] = text
+    return lines
+
+
+def _cell(shown: Shown, write: _Write) -> str:
     value = {1: f"**{shown.value}**", 2: f"<ins>{shown.value}</ins>"}.get(shown.rank, shown.value)
     if not shown.value:
-        value = f"*{escape(shown.state)}*"
+        value = f"*{write(shown.state)}*"
     if shown.marked:
         value += MARK
     if shown.difference:
@@ -86,9 +111,9 @@ def _width(text: str) -> int:
     )
 
 
-def _below(table: Table) -> list[str]:
+def _below(table: Table, write: _Write) -> list[str]:
     within = ranked(table)
-    marks = [f"**Bold**: best {escape(within)}; <ins>underlined</ins>: second best."] if within else []
-    said = " ".join([*marks, *map(escape, legend(table))])
-    notes = [f"- {escape(note)}" for note in table.notes]
-    return [part for part in (said, "\n".join(notes), escape(origin(table))) if part]
+    marks = [f"**Bold**: best {write(within)}; <ins>underlined</ins>: second best."] if within else []
+    said = " ".join([*marks, *map(write, legend(table))])
+    notes = [f"- {write(note)}" for note in table.notes]
+    return [part for part in (said, "\n".join(notes), write(origin(table))) if part]

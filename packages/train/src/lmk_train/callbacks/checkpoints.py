@@ -22,7 +22,7 @@ from lmk_train.callbacks.checkpoint_files import (
     set_aside,
 )
 from lmk_train.config import AnyConfig
-from lmk_train.config.resumable import resumable
+from lmk_train.config.resumable import differences, resumable
 from lmk_train.modules.finite import check_weights
 
 if TYPE_CHECKING:
@@ -136,10 +136,10 @@ def find_checkpoint(config: AnyConfig, path: Path, rows: int, recorder: Recorder
             continue
         theirs, before = json.loads(entry["config"]), len(_states(entry))
         # Checkpoints of before the number of rows was recorded do not contradict it.
-        differences = _differences({"rows": rows, **theirs}, json.loads(_described(config, rows)))
-        if differences:
+        different = differences({"rows": rows, **theirs}, json.loads(_described(config, rows)))
+        if different:
             raise CheckpointMismatchError(
-                f"{one}: this checkpoint was made by another configuration ({'; '.join(differences)}); "
+                f"{one}: this checkpoint was made by another configuration ({'; '.join(different)}); "
                 "use another folder, or remove it to start over"
             )
         said = {} if one == path else {"file": one.name}
@@ -162,22 +162,6 @@ def _read(path: Path) -> tuple[dict[str, Any], int]:
 
 def _described(config: AnyConfig, rows: int) -> str:
     return json.dumps({**resumable(config), "rows": rows}, sort_keys=True)
-
-
-def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    old, new = _flat(theirs), _flat(ours)
-    return [
-        f"{key}: {old.get(key)!r} there, {new.get(key)!r} here"
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
-    ]
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _states(entry: dict[str, Any]) -> list[dict[str, Any]]:

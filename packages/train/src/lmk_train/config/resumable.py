@@ -45,6 +45,32 @@ def resumable(config: BaseModel) -> dict[str, Any]:
 
 def digest(config: AnyConfig) -> str:
     """SHA-256 of :func:`resumable` and of the names, without their folders, of the model and the training files."""
-    names = [PurePath(path).name for path in (config.model.path, *config.data.paths)]
-    text = json.dumps([resumable(config), names], sort_keys=True, allow_nan=False)
+    text = json.dumps([resumable(config), _names(config)], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def described(config: AnyConfig) -> dict[str, Any]:
+    """What :func:`digest` is of, to be compared with another one's by :func:`differences`."""
+    model, *files = _names(config)
+    return {**resumable(config), "model.path": model, "data.train": files}
+
+
+def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    """One line for each key that differs, with both values; keys are dotted."""
+    old, new = _flat(theirs), _flat(ours)
+    return [
+        f"{key}: {old.get(key)!r} there, {new.get(key)!r} here"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _names(config: AnyConfig) -> list[str]:
+    return [PurePath(path).name for path in (config.model.path, *config.data.paths)]
