@@ -1,8 +1,8 @@
 """`lmk_eval.evaluate` beside MTEB with its own Sentence Transformers wrapper: same model, same task, same scores.
 
-Run: ``python benchmarks/evaluate.py [--repetitions N] [--json FILE]``. The corpora are those of ``encode.py``, each with
-queries made of a text's first words, and everything counts from reading the files to the scores. Then one model is read at
-four granularities: with every text tokenized once, and in four evaluations.
+Run: ``python benchmarks/evaluate.py [--repetitions N] [--json FILE]``. The corpora are those of ``encode.py``, each
+with queries made of a text's first words, and everything counts from reading the files to the scores. Then one model
+is read at four granularities: with every text tokenized once, and in four evaluations.
 """
 
 from __future__ import annotations

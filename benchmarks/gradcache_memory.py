@@ -1,12 +1,13 @@
 """Peak memory and time of one step in chunks, beside the whole graph and Sentence Transformers' cached loss.
 
-Run: ``python benchmarks/gradcache_memory.py [--chunk TOKENS] [--rows SMALL LARGE] [--length TOKENS] [--json FILE]``. Memory is
-the high-water mark of the resident memory above what the process had before the first batch was made, each way in a
-process of its own. In chunks it should be the chunk's, whatever the batch.
+Run: ``python benchmarks/gradcache_memory.py [--chunk TOKENS] [--rows SMALL LARGE] [--length TOKENS] [--json FILE]``.
+Memory is the high-water mark of the resident memory above what the process had before the first batch was made, each
+way in a process of its own. In chunks it should be the chunk's, whatever the batch.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -168,7 +169,7 @@ def peer_step(chunk_tokens: int) -> Any:
     loss = losses.CachedMultipleNegativesRankingLoss(model, scale=50, mini_batch_num_tokens=chunk_tokens)
 
     def step(texts: Any, rows: int) -> float:
-        own = [torch.from_numpy(texts.ids[a:b].astype("int64")) for a, b in zip(texts.bounds, texts.bounds[1:])]
+        own = [torch.from_numpy(texts.ids[a:b].astype("int64")) for a, b in itertools.pairwise(texts.bounds)]
         columns = [own[:rows], *(own[rows + place :: GROUP] for place in range(GROUP))]
         features = []
         for column in columns:

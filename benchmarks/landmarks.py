@@ -1,8 +1,9 @@
 """What landmarks cost beside CLS at the same budget of tokens: encoding and a training step, by granularity.
 
-Run: ``python benchmarks/landmarks.py [--repetitions N] [--json FILE]``. The small ModernBERT of ``encode.py`` reads texts that
-are longer than the budget, so that every layout has the same number of tokens (checked), and encoders compute the same
-shapes. What is left is putting landmarks in and pooling more than one position. The peer is our own CLS.
+Run: ``python benchmarks/landmarks.py [--repetitions N] [--json FILE]``. The small ModernBERT of ``encode.py`` reads
+texts that are longer than the budget, so that every layout has the same number of tokens (checked), and encoders
+compute the same shapes. What is left is putting landmarks in and pooling more than one position. The peer is our own
+CLS.
 """
 
 from __future__ import annotations

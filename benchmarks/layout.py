@@ -1,9 +1,10 @@
 """How long landmark tokenization takes beside the plain call of the fast tokenizer on the same texts.
 
-Run: ``python benchmarks/layout.py [--repetitions N] [--json FILE] [tokenizer...]``. Texts are cut at random places, from a
-fixed seed, of the book in the reference data where that is (``../shared`` or ``LMK_SHARED``), else of made-up words; the
-tokenizers are those named (folders or names), else the reference data's, else one that is trained here. The loop tokenizes
-and inserts one text after the other, as the authors' published code does, and gives the same ids (checked).
+Run: ``python benchmarks/layout.py [--repetitions N] [--json FILE] [tokenizer...]``. Texts are cut at random places,
+from a fixed seed, of the book in the reference data where that is (``../shared`` or ``LMK_SHARED``), else of made-up
+words; the tokenizers are those named (folders or names), else the reference data's, else one that is trained here.
+The loop tokenizes and inserts one text after the other, as the authors' published code does, and gives the same ids
+(checked).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import gzip
 import os
 import random
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -85,9 +85,7 @@ def compare(
     ours, case = taken["landmarks"].side("LandmarkTokenizer"), f"{name}, {corpus}"
     plain = taken["plain"].side("the plain call of the tokenizer")
     report.add(Result("layout", case, ours, plain, "s", headline=headline and corpus == "512", **more))
-    report.add(
-        Result("layout", case, ours, taken["loop"].side("a loop over the texts"), "s", same="ids equal", **more)
-    )
+    report.add(Result("layout", case, ours, taken["loop"].side("a loop over the texts"), "s", same="ids equal", **more))
     if corpus == "512":
         case = f"{name}, {corpus}, {len(SIZES)} granularities"
         calls = taken["4 calls"].side("a call of ours for each")

@@ -1,8 +1,8 @@
 """Runs every benchmark of the project, and writes the table, the plot and the figures of the READMEs.
 
-Run: ``make bench``, or ``python benchmarks/run.py [--again] [--only NAME...] [--environments FOLDER]``. Stopped or killed, the
-same command goes on: what has ended is kept for the same code on the same machine until the whole run is written.
-``--quick`` tries everything with little of it and writes nothing into the repository.
+Run: ``make bench``, or ``python benchmarks/run.py [--again] [--only NAME...] [--environments FOLDER]``. Stopped or
+killed, the same command goes on: what has ended is kept for the same code on the same machine until the whole run is
+written. ``--quick`` tries everything with little of it and writes nothing into the repository.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from suite.catalogue import BENCHMARKS
 from suite.machine import ROOT, describe, has_cuda

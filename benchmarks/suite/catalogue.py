@@ -39,13 +39,18 @@ BENCHMARKS = (
     Benchmark(
         "train short",
         "train.py",
-        ("--spreads", "short"),
+        ("--spreads", "short", "--no-install"),
         expected=330,
         limit=660,
         passed=("environments", "reference"),
     ),
     Benchmark(
-        "train long", "train.py", ("--spreads", "long"), expected=480, limit=900, passed=("environments", "reference")
+        "train long",
+        "train.py",
+        ("--spreads", "long", "--no-install"),
+        expected=480,
+        limit=900,
+        passed=("environments", "reference"),
     ),
     Benchmark("gpu packed", "gpu_packed.py", limit=600, gpu=True),
     Benchmark("gpu train", "gpu_train.py", limit=900, gpu=True),

@@ -87,7 +87,7 @@ def options(description: str | None, *, repetitions: int) -> argparse.ArgumentPa
     """The options of every benchmark."""
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--repetitions", type=int, default=repetitions)
-    parser.add_argument("--quick", action="store_true", help="little of everything: to try the benchmark, not to measure")
+    parser.add_argument("--quick", action="store_true", help="little of everything, to try it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too, one a line")
     return parser
 

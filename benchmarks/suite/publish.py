@@ -100,4 +100,3 @@ def outside(text: str) -> str:
 
 def _pattern(mark: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- bench: {mark} -->)\n(.*?)(<!-- bench: end -->)", re.DOTALL)
-

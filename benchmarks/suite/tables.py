@@ -25,8 +25,9 @@ def conditions_text(run: dict[str, Any]) -> str:
     quick = "\n\n**A run with `--quick`, which measures little of everything: no figures.**" if run["quick"] else ""
     return (
         f"Run of {run['date']}: {run['processor']}, {run['cores']} cores, {run['memory_gb']} GB, {run['system']}; "
-        f"{run['minutes']:.1f} minutes; load of the machine {run['load_before']:.1f} before and {run['load_after']:.1f} "
-        f"after it. {versions}. Commit {run['commit'] or 'unknown'}, sources {run['code']}. One thread.{quick}"
+        f"{run['minutes']:.1f} minutes; load of the machine before {run['load_before']:.1f} and after "
+        f"{run['load_after']:.1f}. {versions}. Commit {run['commit'] or 'unknown'}, sources {run['code']}. "
+        f"One thread.{quick}"
     )
 
 
@@ -37,8 +38,8 @@ def main_table(parts: Sequence[Part]) -> str:
         return NOTHING
     worse = sum(one.ratio.median < 1 for one in results)
     head = (
-        "| benchmark | case | ours | peer | ours | peer | times better (quartiles) | by the clock | n | padding | limit "
-        "| of the limit | equal |"
+        "| benchmark | case | ours | peer | ours | peer | times better (quartiles) | by the clock | n | padding "
+        "| limit | of the limit | equal |"
     )
     lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|", *map(_line, results)]
     return f"{worse} of {len(results)} are worse than their peer; they are the first.\n\n" + "\n".join(lines)
