@@ -55,3 +55,10 @@ BENCHMARKS = (
     Benchmark("gpu packed", "gpu_packed.py", limit=600, gpu=True),
     Benchmark("gpu train", "gpu_train.py", limit=900, gpu=True),
 )
+
+ALONE = {
+    "run.py": "runs the others",
+    "retromae.py": "memory by a text's length, without a peer",
+    "profiling.py": "where time goes, without a peer",
+}
+"""Programs of this folder that are in no run, and why."""
