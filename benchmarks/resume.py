@@ -85,19 +85,21 @@ def once(place: Path, name: str, who: str, whole: Taken, extra: Taken) -> float:
 def child(place: Path, folder: Path, who: str, kill_at: int | None = None) -> dict[int, float]:
     """A training in a process of its own; the loss of each step that it has said."""
     command = [sys.executable, __file__, "--here", who, str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=place)
     losses: dict[int, float] = {}
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("STEP "):
-            _, step, loss = line.split()
-            losses[int(step)] = float(loss)
-            if int(step) == kill_at:
-                process.kill()
-                break
-    _, errors = process.communicate()
-    if process.returncode and kill_at is None:
-        sys.exit(f"{who}: exit code {process.returncode}: {errors[-1500:]}")
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=place)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("STEP "):
+                _, step, loss = line.split()
+                losses[int(step)] = float(loss)
+                if int(step) == kill_at:
+                    process.kill()
+                    break
+        process.communicate()
+        errors.seek(0)
+        if process.returncode and kill_at is None:
+            sys.exit(f"{who}: exit code {process.returncode}: {errors.read()[-1500:]}")
     return losses
 
 
@@ -177,17 +179,8 @@ def peer(folder: Path) -> None:
 
     def collate(rows: Sequence[dict[str, Any]]) -> list[Any]:
         texts = [row["query"] for row in rows], [row["pos"][0] for row in rows]
-        return [
-            tokenizer(
-                one,
-                padding=True,
-                truncation=True,
-                max_length=LENGTH,
-                return_tensors="pt",
-                return_token_type_ids=False,
-            )
-            for one in texts
-        ]
+        cut: dict[str, Any] = {"padding": True, "truncation": True, "max_length": LENGTH, "return_tensors": "pt"}
+        return [dict(tokenizer(one, return_token_type_ids=False, **cut)) for one in texts]
 
     lines = Path("rows.jsonl").read_text(encoding="utf-8").splitlines()
     loader = DataLoader(

@@ -38,7 +38,7 @@ def main_table(parts: Sequence[Part]) -> str:
         return NOTHING
     worse = sum(one.ratio.median < 1 for one in results)
     head = (
-        "| benchmark | case | ours | peer | ours | peer | times better (quartiles) | by the clock | n | padding "
+        "| benchmark | case | ours | peer | ours takes | peer takes | times better (quartiles) | by the clock | n | padding "
         "| limit | of the limit | equal |"
     )
     lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|", *map(_line, results)]
