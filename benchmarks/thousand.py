@@ -162,8 +162,8 @@ def peer(what: str, store: str) -> None:
         return
     kind = "tags.`lmk.kind` = 'evaluation'"
     runs = mlflow.search_runs(search_all_experiments=True, filter_string=kind, max_results=100_000)
-    columns = {f"metrics.short/{task}/main_score": task for task in TASKS}
-    table = runs.groupby("tags.lmk.row")[list(columns)].mean().rename(columns=columns)
+    columns = {f"metrics.short/{task}/ndcg_at_10": task for task in TASKS}
+    table = runs.groupby("tags.lmk.row")[list(columns)].mean().mul(100).rename(columns=columns)
     print(json.dumps(table.to_dict("index")))
 
 

@@ -38,8 +38,8 @@ def main_table(parts: Sequence[Part]) -> str:
         return NOTHING
     worse = sum(one.ratio.median < 1 for one in results)
     head = (
-        "| benchmark | case | ours | peer | ours takes | peer takes | times better (quartiles) | by the clock | n | padding "
-        "| limit | of the limit | equal |"
+        "| benchmark | case | ours | peer | ours takes | peer takes | times better (quartiles) | by the clock | n "
+        "| padding | limit | of the limit | equal |"
     )
     lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|", *map(_line, results)]
     return f"{worse} of {len(results)} are worse than their peer; they are the first.\n\n" + "\n".join(lines)
