@@ -31,7 +31,7 @@ def main() -> None:
 
     parser = options(__doc__, repetitions=3)
     parser.add_argument("--chunk", type=int, default=16_384)
-    parser.add_argument("--rows", type=int, nargs=2, default=(256, 2048))
+    parser.add_argument("--rows", type=int, nargs=2, default=(256, 1024))
     parser.add_argument("--length", type=int, default=24)
     parser.add_argument("--here", choices=WAYS, help="measure this way in this process")
     given = parser.parse_args()

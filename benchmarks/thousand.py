@@ -47,7 +47,7 @@ SEARCH = "mlflow.search_runs and pandas"
 
 
 def main() -> None:
-    parser = options(__doc__, repetitions=5)
+    parser = options(__doc__, repetitions=3)
     parser.add_argument("--here", nargs=2, metavar=("WHAT", "STORE"), help="be the peer: `missing` or `table`")
     given = parser.parse_args()
     if given.here:

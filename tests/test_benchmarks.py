@@ -87,12 +87,17 @@ def test_a_ratio_is_of_neighbouring_repetitions():
     assert FAST.ratio == Spread(3.0, 2.75, 3.5)  # 3 / 1, 5 / 2, 4 / 1
     assert FAST.clock_ratio == FAST.ratio
     assert SLOW.ratio.median == 0.5
+    assert [SLOW.worse, FAST.worse, result("even", [1.0] * 4, [0.9, 0.9, 1.1, 1.1], unit="s").worse] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_what_is_worse_than_its_peer_stands_first():
     assert [one.case for one in results_of(PARTS)] == ["slow | <odd>", "plain", "fast"]
     lines = main_table(PARTS).splitlines()
-    assert lines[0] == "1 of 3 are worse than their peer; they are the first."
+    assert lines[0] == "1 of 3 are worse than their peer (also the upper quartile is below 1); the worst is first."
     assert lines[4].startswith(
         "| a bench | slow \\| <odd> | ours | peer | 10.0 MB | 5.00 MB | 0.50 (0.50 to 0.50) | 0.50 | 1 |"
     )

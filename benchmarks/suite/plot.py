@@ -68,7 +68,7 @@ def _scale(axis: Axis, bottom: float) -> list[str]:
 
 def _row(one: Result, y: float, axis: Axis) -> list[str]:
     ratio, middle = one.ratio, y + 8
-    fill = "#111" if ratio.median >= 1 else "#fff"
+    fill = "#fff" if one.worse else "#111"
     return [
         _text(22, y + 12, f"{one.case}, beside {one.peer.name}"),
         f'<line x1="{axis.at(ratio.low)}" y1="{middle}" x2="{axis.at(ratio.high)}" y2="{middle}" stroke="#555" '

@@ -109,6 +109,11 @@ class Result:
         return Spread.of([peer / ours for ours, peer in zip(self.ours.values, self.peer.values, strict=True)])
 
     @property
+    def worse(self) -> bool:
+        """Whether the peer is better in three of four repetitions or more."""
+        return self.ratio.high < 1
+
+    @property
     def clock_ratio(self) -> Spread | None:
         """The same by the wall clock."""
         if not self.ours.clock or len(self.ours.clock) != len(self.peer.clock):
