@@ -42,10 +42,10 @@ def main_table(parts: Sequence[Part]) -> str:
         "| padding | limit | of the limit | equal |"
     )
     lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|", *map(_line, results)]
-    return (
-        f"{worse} of {len(results)} are worse than their peer (also the upper quartile is below 1); the worst is first.\n\n"
-        + "\n".join(lines)
+    said = (
+        f"{worse} of {len(results)} are worse than their peer (also the upper quartile is below 1); the worst is first."
     )
+    return said + "\n\n" + "\n".join(lines)
 
 
 def _line(one: Result) -> str:
