@@ -97,7 +97,7 @@ def test_a_ratio_is_of_neighbouring_repetitions():
 def test_what_is_worse_than_its_peer_stands_first():
     assert [one.case for one in results_of(PARTS)] == ["slow | <odd>", "plain", "fast"]
     lines = main_table(PARTS).splitlines()
-    assert lines[0] == "1 of 3 are worse than their peer (also the upper quartile is below 1); the worst is first."
+    assert lines[0] == "1 of 3 are worse than their peer (the upper quartile too is below 1); the worst is first."
     assert lines[4].startswith(
         "| a bench | slow \\| <odd> | ours | peer | 10.0 MB | 5.00 MB | 0.50 (0.50 to 0.50) | 0.50 | 1 |"
     )
