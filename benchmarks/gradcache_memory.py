@@ -76,7 +76,7 @@ def compare(file: Path | None, rows: tuple[int, int], chunk: int, length: int, g
             report.add(Result("GradCache", f"time, {texts}", ours, theirs, "s", same=same))
 
 
-def peaks(rows: tuple[int, int], chunk: int, length: int) -> list[int]:
+def peaks(rows: tuple[int, int], chunk: int, length: int) -> list[float]:
     """Bytes of our step for two numbers of rows, in a process of its own; a chunk of 0 is the whole graph."""
     return in_a_process("chunks" if chunk else "whole", rows, chunk, length)["bytes"]
 

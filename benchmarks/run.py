@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def _reference() -> Path | None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[Path]:
+def _alone(folder: Path) -> Generator[Path]:
     """Two runs at once would measure each other."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
