@@ -36,8 +36,8 @@ lint: setup  ## ruff and the type checker
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ty check
 
-bench: setup  ## run the benchmarks and print their ratios
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench: setup  ## run every benchmark beside its peer, and write benchmarks/README.md (BENCH_ARGS=--again)
+	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 clean:  ## remove the environment and caches; runs/ stays
 	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,35 +1,39 @@
 """`Embedder.encode` beside `SentenceTransformer.encode`: the same small ModernBERT, texts and vectors, and their time.
 
-Run: ``python benchmarks/encode.py [repetitions]``. Both run in this process, one after the other in turn; seconds are
-those of the processor, which other processes on the machine disturb least. A ratio is of medians, its spread from the
-quartiles of the ratios of neighbouring runs; above 1 `Embedder` is faster. Texts are words of Python's own library, cut
-to lengths that are drawn with a fixed seed.
+Run: ``python benchmarks/encode.py [--repetitions N] [--json FILE]``. Both run in this process, one after the other in
+turn, Sentence Transformers with its defaults (batches of 32, padded, sorted by length) and with the batch size that
+was the fastest of 1 to 64. Texts are words of Python's own library, cut to lengths that are drawn with a fixed seed.
 """
 
 from __future__ import annotations
 
 import random
 import re
-import statistics
-import sys
 import sysconfig
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from suite.measuring import Report, Taken, interleaved, layer_shapes, matrix_rate, note, options
+from suite.result import Result
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
 
 from lmk_core import Embedder
+from lmk_core.embedder.batches import BatchOptions, BatchRunner
+from lmk_train.throughput import ModelFlops
 
 MAX_LENGTH = 8192
 SEED = 20260121
+SHAPES = "hidden 128"
+BEST_BATCH = {"passages": 4, "mixed": 1, "long (4k-8k)": 1}
+"""Sentence Transformers' fastest batch size on each corpus, by ``--search``."""
 
 
 def library_words() -> list[str]:
@@ -54,9 +58,9 @@ def corpora(words: list[str], tokens_of: Callable[[str], int]) -> dict[str, list
         return out
 
     return {
-        "passages": texts(1500, lambda: min(max(drawn.lognormvariate(4.2, 0.45), 8), 350)),
-        "mixed": texts(250, lambda: min(max(drawn.lognormvariate(5, 1.1), 4), 4000)),
-        "long (4k-8k)": texts(6, lambda: drawn.uniform(4000, 8000)),
+        "passages": texts(500, lambda: min(max(drawn.lognormvariate(4.2, 0.45), 8), 350)),
+        "mixed": texts(80, lambda: min(max(drawn.lognormvariate(5, 1.1), 4), 4000)),
+        "long (4k-8k)": texts(2, lambda: drawn.uniform(4000, 8000)),
     }
 
 
@@ -101,52 +105,108 @@ def build_model(folder: Path, words: list[str]) -> None:
     ModernBertModel(config).save_pretrained(folder)
 
 
-def compare(name: str, texts: list[str], tokens: int, ours: Callable, peer: Callable, repetitions: int) -> None:
-    own_vectors, peer_vectors = ours(texts), peer(texts)  # also warms both
-    difference = float(np.abs(own_vectors - peer_vectors).max())
-    assert difference < 1e-5, f"{name}: the vectors differ by {difference}"
-    seconds: dict[str, list[float]] = {"ours": [], "peer": []}
-    for round_number in range(repetitions):
-        both = [("ours", ours), ("peer", peer)]
-        for who, encode in both if round_number % 2 else both[::-1]:
-            started = time.process_time()
-            encode(texts)
-            seconds[who].append(time.process_time() - started)
-    ratios = [peer_time / own for own, peer_time in zip(seconds["ours"], seconds["peer"], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
-    own, other = statistics.median(seconds["ours"]), statistics.median(seconds["peer"])
-    print(
-        f"{name:14} {len(texts):6} {tokens / len(texts):8.0f} {own:9.2f} {other:9.2f} {tokens / own / 1000:8.1f} "
-        f"{other / own:8.2f} ({low:.2f} to {high:.2f})   {difference:.0e}",
-        flush=True,
+def peer_of(folder: Path) -> SentenceTransformer:
+    """Sentence Transformers' own model of the same weights."""
+    transformer = Transformer(str(folder), max_seq_length=MAX_LENGTH)
+    pooling = Pooling(transformer.get_embedding_dimension(), "mean")
+    return SentenceTransformer(modules=[transformer, pooling], device="cpu")
+
+
+def tokens_computed(peer: SentenceTransformer, run: Callable[[], Any]) -> tuple[Any, int]:
+    """What ``run`` gives, and the tokens that the peer computes for it, padding included."""
+    counts = [0]
+
+    def count(_: Any, given: tuple[dict[str, Any], ...]) -> None:
+        counts[0] += given[0]["attention_mask"].numel()
+
+    hook = peer[0].register_forward_pre_hook(count)
+    value = run()
+    hook.remove()
+    return value, counts[0]
+
+
+def our_tokens(embedder: Embedder, texts: list[str]) -> tuple[int, int]:
+    """Tokens of the texts, and those that are computed with the padding."""
+    lengths = embedder.tokenizer.layouts(texts).lengths
+    runner = BatchRunner(embedder.module, embedder.device, embedder.tokenizer.tokens.pad, BatchOptions())
+    needed = int(lengths.sum())
+    if runner.packs:
+        return needed, needed
+    batches = [lengths[indices] for indices in runner.batches(lengths)]
+    return needed, sum(int(batch.max()) * len(batch) for batch in batches)
+
+
+def compare(
+    report: Report, case: str, texts: list[str], embedder: Embedder, peer: SentenceTransformer, given: Any, rate: float
+) -> None:
+    best = BEST_BATCH[case]
+
+    def theirs(batch_size: int = 32) -> np.ndarray:
+        return peer.encode(texts, batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
+
+    needed, processed = our_tokens(embedder, texts)
+    vectors, computed = embedder.encode(texts), {}
+    for which, size in (("defaults", 32), ("best", best)):  # this also warms both
+        others, computed[which] = tokens_computed(peer, lambda size=size: theirs(size))
+        difference = float(np.abs(vectors - others).max())
+        assert difference < 1e-5, f"{case}: the vectors differ by {difference}"
+    taken = interleaved(
+        {"ours": lambda: embedder.encode(texts), "defaults": theirs, "best": lambda: theirs(best)},
+        1 if given.quick else given.repetitions,
+        warm=0,
     )
+    flops = ModelFlops(embedder.module).forward(embedder.tokenizer.layouts(texts))
+    conditions = {"texts": len(texts), "matrix_rate": rate, "shapes": SHAPES, "flops": flops}
+    for which, name in (("defaults", "Sentence Transformers"), ("best", f"Sentence Transformers, batches of {best}")):
+        report.add(
+            Result(
+                "encode",
+                f"{case}, {needed / len(texts):.0f} tokens a text",
+                taken["ours"].side("Embedder", processed),
+                taken[which].side(name, computed[which]),
+                "s",
+                same=f"vectors to {difference:.0e}",
+                needed=needed,
+                limit=flops / rate,
+                limit_of="matrix products",
+                conditions=conditions,
+                headline=which == "best",
+            )
+        )
+
+
+def search(texts: dict[str, list[str]], peer: SentenceTransformer) -> None:
+    """The peer's time by batch size."""
+    for case, own in texts.items():
+        for size in (1, 2, 4, 8, 16, 32, 64):
+            taken = Taken()
+            taken.add(lambda: peer.encode(own, batch_size=size, normalize_embeddings=True, show_progress_bar=False))  # noqa: B023
+            print(f"{case}: batches of {size}: {taken.processor[0]:.2f} s", flush=True)
 
 
 def main() -> None:
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    parser = options(__doc__, repetitions=3)
+    parser.add_argument("--search", action="store_true", help="print the peer's seconds by batch size, and end")
+    given = parser.parse_args()
     warnings.filterwarnings("ignore", category=FutureWarning)
     words = library_words()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build_model(folder, words)
         embedder = Embedder.from_pretrained(folder, "mean", max_length=MAX_LENGTH, device="cpu")
-        transformer = Transformer(str(folder), max_seq_length=MAX_LENGTH)
-        pooling = Pooling(transformer.get_embedding_dimension(), "mean")
-        peer = SentenceTransformer(modules=[transformer, pooling], device="cpu")
-
-    def ours(texts: list[str]) -> np.ndarray:
-        return embedder.encode(texts)
-
-    def theirs(texts: list[str]) -> np.ndarray:
-        return peer.encode(texts, normalize_embeddings=True, show_progress_bar=False)
-
-    hf_tokenizer = embedder.tokenizer.hf_tokenizer
-    print(f"{torch.get_num_threads()} thread(s), float32, {repetitions} repetitions")
-    print("corpus          texts   tokens    ours s    peer s  ktok/s    ratio (quartiles)       difference")
-    tokens_of = lambda text: len(hf_tokenizer(text, verbose=False)["input_ids"])  # noqa: E731
-    for name, texts in corpora(words, tokens_of).items():
-        tokens = int(embedder.tokenizer.layouts(texts).lengths.sum())
-        compare(name, texts, tokens, ours, theirs, repetitions)
+        peer = peer_of(folder)
+    tokenizer = embedder.tokenizer.hf_tokenizer
+    texts = corpora(words, lambda text: len(tokenizer(text, verbose=False)["input_ids"]))
+    if given.quick:
+        texts = {case: own[: max(1, len(own) // 20)] for case, own in texts.items()}
+    if given.search:
+        search(texts, peer)
+        return
+    report = Report(given.json)
+    rate = matrix_rate(layer_shapes(embedder.module.encoder.config))
+    for case, own in texts.items():
+        note(case)
+        compare(report, case, own, embedder, peer, given, rate)
 
 
 if __name__ == "__main__":

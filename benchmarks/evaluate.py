@@ -1,39 +1,44 @@
 """`lmk_eval.evaluate` beside MTEB with its own Sentence Transformers wrapper: same model, same task, same scores.
 
-Run: ``python benchmarks/evaluate.py [repetitions]``. The corpora are those of ``encode.py``, each with queries made of
-a text's first words. Both run in this process, one after the other in turn; seconds are those of the processor. A
-ratio is of medians, its spread from the quartiles of the ratios of neighbouring runs; above 1 `evaluate` is faster.
-Then the same model is read at four granularities: with every text tokenized once, and in four evaluations.
+Run: ``python benchmarks/evaluate.py [--repetitions N] [--json FILE]``. The corpora are those of ``encode.py``, each
+with queries made of a text's first words, and everything counts from reading the files to the scores. Then one model
+is read at four granularities: with every text tokenized once, and in four evaluations.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
-import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mteb
-import torch
-from encode import MAX_LENGTH, build_model, corpora, library_words
+from encode import (
+    BEST_BATCH,
+    MAX_LENGTH,
+    SHAPES,
+    build_model,
+    corpora,
+    library_words,
+    our_tokens,
+    peer_of,
+    tokens_computed,
+)
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from suite.measuring import Report, interleaved, layer_shapes, matrix_rate, note, options
+from suite.result import Result
 
 from lmk_core import Embedder
-from lmk_core.embedder.batches import BatchOptions, BatchRunner
 from lmk_eval import Reading, Suite, evaluate, evaluate_readings
 from lmk_eval.evaluation.undisturbed import undisturbed
 from lmk_eval.tasks import open_task
+from lmk_train.throughput import ModelFlops
 
 QUERIES = 20
 QUERY_WORDS = 8
 GRANULARITIES = (32, 64, 128, 256)
+METRICS = ("ndcg_at_10", "precision_at_1", "recall_at_10")
 
 
 def write_set(folder: Path, texts: list[str]) -> Suite:
@@ -49,62 +54,17 @@ def write_set(folder: Path, texts: list[str]) -> Suite:
     return Suite.from_folder("set", folder)
 
 
-def padded_by_peer(peer: SentenceTransformer, run: Callable[[], Any]) -> float:
-    """The share of what the peer computes that is padding."""
-    counts = [0, 0]
-
-    def count(_: Any, given: tuple[dict[str, Any], ...]) -> None:
-        mask = given[0]["attention_mask"]
-        counts[0] += int(mask.sum())
-        counts[1] += mask.numel()
-
-    hook = peer[0].register_forward_pre_hook(count)
-    run()
-    hook.remove()
-    return 1 - counts[0] / counts[1]
-
-
-def padded_by_us(embedder: Embedder, texts: list[str]) -> float:
-    runner = BatchRunner(embedder.module, embedder.device, embedder.tokenizer.tokens.pad, BatchOptions())
-    if runner.packs:
-        return 0.0
-    lengths = embedder.tokenizer.layouts(texts).lengths
-    batches = [lengths[indices] for indices in runner.batches(lengths)]
-    return 1 - lengths.sum() / sum(int(batch.max()) * len(batch) for batch in batches)
-
-
-def timed(ways: dict[str, Callable[[], Any]], repetitions: int) -> dict[str, list[float]]:
-    """Processor seconds of each way, interleaved."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for round_number in range(repetitions):
-        order = list(ways) if round_number % 2 else list(ways)[::-1]
-        for name in order:
-            started = time.process_time()
-            ways[name]()
-            seconds[name].append(time.process_time() - started)
-    return seconds
-
-
-def spread(above: list[float], below: list[float]) -> str:
-    ratios = [one / other for one, other in zip(above, below, strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
-    return f"{statistics.median(above) / statistics.median(below):6.2f} ({low:.2f} to {high:.2f})"
-
-
-def compare(name: str, texts: list[str], place: Path, model: Path, repetitions: int) -> None:
+def compare(report: Report, case: str, texts: list[str], place: Path, model: Path, given: Any) -> None:
     suite = write_set(place / "set", texts)
     embedder = Embedder.from_pretrained(model, "mean", max_length=MAX_LENGTH, device="cpu")
-    transformer = Transformer(str(model), max_seq_length=MAX_LENGTH)
-    pooling = Pooling(transformer.get_embedding_dimension(), "mean")
-    peer = SentenceTransformer(modules=[transformer, pooling], device="cpu")
+    peer, best = peer_of(model), BEST_BATCH[case]
 
     def ours() -> dict[str, float]:
         with tempfile.TemporaryDirectory() as out:
-            return evaluate(embedder, suite, folder=Path(out), name="bench/ours", revision="r", max_length=MAX_LENGTH)[
-                "set"
-            ]
+            more: dict[str, Any] = {"name": "bench/ours", "revision": "r", "max_length": MAX_LENGTH}
+            return evaluate(embedder, suite, folder=Path(out), **more)["set"]
 
-    def theirs() -> dict[str, float]:
+    def theirs(batch_size: int = 32) -> dict[str, float]:
         (task,) = open_task(suite.tasks[0])
         wrapped = SentenceTransformerEncoderWrapper(peer)
         with undisturbed(quiet=True):
@@ -114,24 +74,39 @@ def compare(name: str, texts: list[str], place: Path, model: Path, repetitions: 
                 cache=None,
                 co2_tracker=False,
                 show_progress_bar=False,
-                encode_kwargs={"batch_size": 32, "show_progress_bar": False},
+                encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
             )
         return result.task_results[0].scores["test"][0]
 
-    own, other = ours(), theirs()
-    for metric in ("ndcg_at_10", "precision_at_1", "recall_at_10"):
-        assert abs(own[metric] - other[metric]) < 1e-3, f"{name}: {metric} is {own[metric]} and {other[metric]}"
-    padded = padded_by_peer(peer, theirs)
-    seconds = timed({"ours": ours, "theirs": theirs}, repetitions)
-    own_s, their_s = (statistics.median(seconds[who]) for who in ("ours", "theirs"))
-    print(
-        f"{name:14} {len(texts):6} {own_s:8.2f} {their_s:8.2f}"
-        f" {padded_by_us(embedder, texts):9.0%} {padded:9.0%}   {spread(seconds['theirs'], seconds['ours'])}",
-        flush=True,
-    )
+    own, computed = ours(), {}
+    for which, size in (("defaults", 32), ("best", best)):  # this also warms both
+        other, computed[which] = tokens_computed(peer, lambda size=size: theirs(size))
+        apart = max(abs(own[metric] - other[metric]) for metric in METRICS)
+        assert apart < 1e-3, f"{case}: {[(metric, own[metric], other[metric]) for metric in METRICS]}"
+    repetitions = 1 if given.quick else given.repetitions
+    taken = interleaved({"ours": ours, "defaults": theirs, "best": lambda: theirs(best)}, repetitions, warm=0)
+    needed, processed = our_tokens(embedder, texts)
+    rate = matrix_rate(layer_shapes(embedder.module.encoder.config))
+    flops = ModelFlops(embedder.module).forward(embedder.tokenizer.layouts(texts))
+    for which, name in (("defaults", "MTEB, Sentence Transformers"), ("best", f"the same, batches of {best}")):
+        report.add(
+            Result(
+                "evaluate",
+                f"{case}, {len(texts)} texts",
+                taken["ours"].side("evaluate", processed),
+                taken[which].side(name, computed[which]),
+                "s",
+                same=f"scores to {apart:.0e}",
+                needed=needed,
+                limit=flops / rate,
+                limit_of="matrix products",
+                conditions={"texts": len(texts), "matrix_rate": rate, "shapes": SHAPES, "flops": flops},
+                headline=which == "best",
+            )
+        )
 
 
-def once_or_four_times(name: str, place: Path, model: Path, repetitions: int) -> None:
+def once_or_four_times(report: Report, case: str, place: Path, model: Path, given: Any) -> None:
     suite = Suite.from_folder("set", place / "set")
     embedder = Embedder.from_pretrained(model, "landmark", 32, MAX_LENGTH, device="cpu")
     readings = {size: embedder.pooling.with_granularity(size) for size in GRANULARITIES}
@@ -143,43 +118,30 @@ def once_or_four_times(name: str, place: Path, model: Path, repetitions: int) ->
 
     def four_times() -> None:
         for size, pooling in readings.items():
+            more = {"name": "bench/four", "revision": f"g{size}", "max_length": MAX_LENGTH, "pooling": pooling}
             with tempfile.TemporaryDirectory() as out:
-                evaluate(
-                    embedder,
-                    suite,
-                    folder=Path(out),
-                    name="bench/four",
-                    revision=f"g{size}",
-                    max_length=MAX_LENGTH,
-                    pooling=pooling,
-                )
+                evaluate(embedder, suite, folder=Path(out), **more)
 
-    once()
-    four_times()
-    seconds = timed({"once": once, "four": four_times}, repetitions)
-    saved = [1 - one / four for one, four in zip(seconds["once"], seconds["four"], strict=True)]
-    low, middle, high = statistics.quantiles(saved, n=4)
-    once_s, four_s = statistics.median(seconds["once"]), statistics.median(seconds["four"])
-    print(f"{name:14} {once_s:8.2f} {four_s:8.2f}   saved {middle:4.0%} ({low:.0%} to {high:.0%})", flush=True)
+    taken = interleaved({"once": once, "four": four_times}, 1 if given.quick else given.repetitions)
+    ours, peer = taken["once"].side("evaluate_readings"), taken["four"].side("four evaluations of ours")
+    report.add(Result("evaluate", f"{case}, {len(GRANULARITIES)} granularities", ours, peer, "s"))
 
 
 def main() -> None:
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    given = options(__doc__, repetitions=3).parse_args()
     warnings.filterwarnings("ignore")
-    words = library_words()
+    report, words = Report(given.json), library_words()
     with tempfile.TemporaryDirectory() as name:
         model = Path(name) / "model"
         build_model(model, words)
         tokenizer = Embedder.from_pretrained(model, "mean", max_length=MAX_LENGTH).tokenizer.hf_tokenizer
-        tokens_of = lambda text: len(tokenizer(text, verbose=False)["input_ids"])  # noqa: E731
-        sets = corpora(words, tokens_of)
-        print(f"{torch.get_num_threads()} thread(s), float32, {repetitions} repetitions, whole evaluations")
-        print("corpus          texts   ours s   MTEB s  ours pad. MTEB pad.    ratio (quartiles)")
-        for corpus, texts in sets.items():
-            compare(corpus, texts, Path(name) / corpus.split()[0], model, repetitions)
-        print(f"\nfour granularities ({', '.join(map(str, GRANULARITIES))})\ncorpus           once s   four s")
-        for corpus in sets:
-            once_or_four_times(corpus, Path(name) / corpus.split()[0], model, repetitions)
+        sets = corpora(words, lambda text: len(tokenizer(text, verbose=False)["input_ids"]))
+        for case, texts in sets.items():
+            note(case)
+            own = texts[: max(2, len(texts) // 20)] if given.quick else texts
+            compare(report, case, own, Path(name) / case.split()[0], model, given)
+        note("four granularities")
+        once_or_four_times(report, "passages", Path(name) / "passages", model, given)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
 """Packed batches with the flash kernel beside padded ones with SDPA, on a GPU, in the shapes of ModernBERT-base.
 
-Run: ``python benchmarks/gpu_packed.py [repetitions]``. Random weights in bfloat16, texts of 512 and of 8,192 tokens and
-of mixed lengths up to those, forward and forward with backward. First it checks that both give the same vectors, and
-that the packed ones are those of float32; then it times them in turn. A ratio above 1: packed is faster. Where there is
-no CUDA device it says so and does nothing. Needs a few GiB and about two minutes.
+Run: ``python benchmarks/gpu_packed.py [--repetitions N] [--json FILE]``. Random weights in bfloat16, texts of 512 and
+of 8,192 tokens and of mixed lengths up to those, forward and forward with backward. First it checks that both give
+the same vectors, and that the packed ones are those of float32; then it times them in turn. A ratio above 1: packed
+is faster. Where there is no CUDA device it says so and does nothing. Needs a few GiB and about two minutes.
 """
 
 from __future__ import annotations
 
 import random
-import statistics
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from suite.measuring import Report, options
+from suite.result import Result, Side
 from transformers import ModernBertConfig, ModernBertModel
 
 from lmk_core import PooledEncoder, PoolingConfig
@@ -83,7 +83,9 @@ def seconds(run: Callable[[], Any]) -> float:
     return start.elapsed_time(end) / 1000
 
 
-def compare(module: PooledEncoder, name: str, lengths: list[int], backward: bool, repetitions: int) -> None:
+def compare(
+    module: PooledEncoder, name: str, lengths: list[int], backward: bool, repetitions: int, report: Report
+) -> None:
     padded, packed = batch_of(lengths)
 
     def run(forward: Callable[..., torch.Tensor], batch: dict[str, Any]) -> None:
@@ -100,26 +102,24 @@ def compare(module: PooledEncoder, name: str, lengths: list[int], backward: bool
         go()
         torch.cuda.reset_peak_memory_stats()
         go()
-        peaks[way] = torch.cuda.max_memory_allocated() / 2**30
+        peaks[way] = torch.cuda.max_memory_allocated() / 1e9
     for _ in range(repetitions):
         for way, go in ways.items():
             times[way].append(seconds(go))
-    ratios = [other / own for own, other in zip(times["packed"], times["padded"], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
-    rate = {way: sum(lengths) / statistics.median(values) / 1000 for way, values in times.items()}
-    print(
-        f"{name:22} {'forward+backward' if backward else 'forward':17} {rate['packed']:10.0f} {rate['padded']:10.0f} "
-        f"{rate['packed'] / rate['padded']:7.2f} ({low:.2f} to {high:.2f}) "
-        f"{peaks['packed']:8.1f} {peaks['padded']:8.1f}",
-        flush=True,
-    )
+    needed, case = sum(lengths), f"{name}, {'forward and backward' if backward else 'forward'}"
+    computed = {"packed": needed, "padded": max(lengths) * len(lengths)}
+    packed_side, padded_side = (Side(way, tuple(times[way]), (), computed[way]) for way in ("packed", "padded"))
+    report.add(Result("GPU, packed", f"time, {case}", packed_side, padded_side, "s", needed=needed))
+    packed_side, padded_side = (Side(way, (1000 * peaks[way],)) for way in ("packed", "padded"))
+    report.add(Result("GPU, packed", f"memory, {case}", packed_side, padded_side, "MB"))
 
 
 def main() -> None:
+    given = options(__doc__, repetitions=7).parse_args()
     if not torch.cuda.is_available():
         print("not run: no CUDA device")
         return
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    report, repetitions = Report(given.json), 1 if given.quick else given.repetitions
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bfloat16 autocast")
     module = build()
     for lengths in ([512, 500, 300, 40, 7], [8192, 3000, 130, 129, 64, 2]):
@@ -131,10 +131,9 @@ def main() -> None:
         "mixed up to 512": [drawn.randint(16, 512) for _ in range(TOKENS // 264)],
         "mixed up to 8192": [drawn.randint(64, 8192) for _ in range(TOKENS // 4128)],
     }
-    print("texts                  pass              packed kt/s padded kt/s   ratio (quartiles)   GiB packed, padded")
     for name, lengths in cases.items():
         for backward in (False, True):
-            compare(module, name, lengths, backward, repetitions)
+            compare(module, name, lengths, backward, repetitions, report)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Whole training steps on a GPU, in the shapes of ModernBERT-base: packed beside padded, with and without GradCache.
 
-Run: ``python benchmarks/gpu_train.py [STEPS] [--small]`` (default 12 steps of each way; some minutes on an H100).
-Random weights in bfloat16 over float32, rows of 1 + 7 passages: short ones with MS MARCO's spread of lengths (median
-about 75 tokens), 256 rows a step, and long ones of 500 to 8,192 tokens, 8 rows. It is `lmk_train.train` that runs, so
-everything counts: data, loss, clip, AdamW. Printed are, as medians of the last two thirds of the steps, real tokens a
-second, model FLOPs utilization (see `lmk_train.throughput.ModelFlops`) or teraflops a second where the GPU is not
-known, the padding, and the peak memory. Packed and padded have to give losses that agree.
+Run: ``python benchmarks/gpu_train.py [STEPS] [--small] [--json FILE]`` (default 12 steps of each way; some minutes on
+an H100). Random weights in bfloat16 over float32, rows of 1 + 7 passages: short ones with MS MARCO's spread of
+lengths (median about 75 tokens), 256 rows a step, and long ones of 500 to 8,192 tokens, 8 rows. It is
+`lmk_train.train` that runs, so everything counts: data, loss, clip, AdamW. Printed are, as medians of the last two
+thirds of the steps, real tokens a second, model FLOPs utilization (see `lmk_train.throughput.ModelFlops`) or
+teraflops a second where the GPU is not known, the padding, and the peak memory. Packed and padded have to give losses
+that agree.
 
 Where there is no GPU it says so and does nothing. ``--small`` runs all of it with a small model on whatever there is,
 to check the script itself.
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from suite.measuring import Report
+from suite.result import Result, Side
 
 SHAPES: dict[str, dict[str, Any]] = {
     "short": {"rows": 256, "negatives": 7, "longest": 512, "chunk": 65_536},
@@ -44,23 +47,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("steps", nargs="?", type=int, default=12)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="three steps of each way")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too, one a line")
     given = parser.parse_args()
     if not torch.cuda.is_available() and not given.small:
-        print("not run: no GPU")
+        print("not run: no CUDA device")
         return
+    steps, report = 3 if given.quick else given.steps, Report(given.json)
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    print(f"{name}, torch {torch.__version__}, bfloat16 over float32 weights, {given.steps} steps of each way")
+    print(f"{name}, torch {torch.__version__}, bfloat16 over float32 weights, {steps} steps of each way")
     print(f"{'texts':6} {'way':22} {'tokens/s':>10} {'MFU':>12} {'padding':>8} {'peak GiB':>9} {'loss':>8}")
     with tempfile.TemporaryDirectory() as folder:
         make_model(Path(folder) / "model", small=given.small)
         for texts, shape in (SMALL if given.small else SHAPES).items():
-            compare(Path(folder), texts, shape, given.steps)
+            compare(Path(folder), texts, shape, steps, report)
 
 
-def compare(folder: Path, texts: str, shape: dict[str, Any], steps: int) -> None:
+def compare(folder: Path, texts: str, shape: dict[str, Any], steps: int, report: Report) -> None:
     rows = folder / f"{texts}.jsonl"
     make_rows(rows, shape, long=texts == "long", steps=steps)
-    losses = {}
+    losses, sides = {}, {}
     for way, runtime in WAYS.items():
         record = Record()
         peak = run(folder, rows, shape, steps, runtime, record)
@@ -70,6 +76,7 @@ def compare(folder: Path, texts: str, shape: dict[str, Any], steps: int) -> None
         def middle(key: str, late: list[dict[str, float]] = late) -> float:
             return statistics.median(values[key] for values in late)
 
+        sides[way] = Side(way, tuple(1e6 / values["train/tokens_per_second"] for values in late))
         teraflops = f"{middle('train/teraflops_per_second'):.3g} TF/s"
         used = f"{middle('train/mfu'):.1%}" if "train/mfu" in late[0] else teraflops
         print(
@@ -79,6 +86,11 @@ def compare(folder: Path, texts: str, shape: dict[str, Any], steps: int) -> None
         )
     # Another rounding of bfloat16 each; a mask that is wrong moves the first loss by far more.
     assert abs(losses["packed"] - losses["padded"]) < 0.02 * abs(losses["padded"]), losses
+    apart = abs(losses["packed"] - losses["padded"]) / abs(losses["padded"])
+    for peer in WAYS:
+        if peer != "packed":
+            case = f"a million tokens, {texts} texts"
+            report.add(Result("GPU, train", case, sides["packed"], sides[peer], "s", same=f"losses to {apart:.0e}"))
 
 
 class Record:

@@ -1,10 +1,10 @@
 """How long landmark tokenization takes beside the plain call of the fast tokenizer on the same texts.
 
-Run: ``python benchmarks/layout.py [repetitions] [tokenizer...]``. Texts are cut at random places, from a fixed seed, of
-the book in the reference data where that is (``../shared`` or ``LMK_SHARED``), else of made-up words; the tokenizers
-are those named (folders or names), else the reference data's, else one that is trained here. What is compared runs in
-turn, in one process; a ratio is of medians, its spread the quartiles of the ratios of neighbouring runs. Times are
-wall seconds, and where it says so processor seconds of all threads, which other programs on the machine change less.
+Run: ``python benchmarks/layout.py [--repetitions N] [--json FILE] [tokenizer...]``. Texts are cut at random places,
+from a fixed seed, of the book in the reference data where that is (``../shared`` or ``LMK_SHARED``), else of made-up
+words; the tokenizers are those named (folders or names), else the reference data's, else one that is trained here.
+The loop tokenizes and inserts one text after the other, as the authors' published code does, and gives the same ids
+(checked).
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import gzip
 import os
 import random
 import statistics
-import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from suite.measuring import Report, interleaved, note, options
+from suite.result import Result
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from lmk_core import LandmarkTokenizer
@@ -28,33 +27,39 @@ SHARED = Path(os.environ.get("LMK_SHARED", Path(__file__).parents[2] / "shared")
 SIZES = [32, 64, 128, 256]
 # (name, characters of a text, texts, max_length)
 CORPORA = [("short", 60, 2000, 64), ("512", 2400, 150, 512), ("8k", 38_000, 10, 8192)]
-# (title, what is measured, beside what, by which clock)
-COLUMNS = [
-    ("landmarks / plain", "landmarks", "plain", "wall"),
-    ("the same, processor", "landmarks", "plain", "processor"),
-    ("landmarks / backend", "landmarks", "backend", "processor"),
-    ("padded / plain padded", "padded", "plain padded", "wall"),
-    ("loop / landmarks", "loop", "landmarks", "processor"),
-    ("inserting only", "loop inserting", "inserting", "processor"),
-    ("4 sizes at once / apart", "4 sizes", "4 calls", "processor"),
-]
 
 
 def main() -> None:
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    print(f"TOKENIZERS_PARALLELISM={os.environ.get('TOKENIZERS_PARALLELISM', 'unset')}, {os.cpu_count()} processors")
+    parser = options(__doc__, repetitions=9)
+    parser.add_argument("tokenizers", nargs="*", help="folders or names; else those of the reference data")
+    given = parser.parse_args()
+    report = Report(given.json)
     book = read_book()
     with tempfile.TemporaryDirectory() as folder:
-        for name in sys.argv[2:] or tokenizers(Path(folder), book):
+        names = given.tokenizers or tokenizers(Path(folder), book)
+        for name in names:
             tokenizer = AutoTokenizer.from_pretrained(name)
-            print(f"\n{Path(name).name}")
-            print(" " * 6 + "".join(f"{title:>25}" for title, *_ in COLUMNS))
+            first = len(names) == 1 or "modernbert" in name
             for corpus, characters, count, max_length in CORPORA:
-                report(corpus, tokenizer, cut(book, characters, count), max_length, repetitions)
+                if first or corpus == "512":  # one tokenizer on every corpus
+                    count = max(2, count // 20) if given.quick else count
+                    note(f"{Path(name).name}, {corpus}")
+                    texts = cut(book, characters, count)
+                    compare(report, corpus, tokenizer, Path(name).name, texts, max_length, given, headline=first)
 
 
-def report(corpus: str, tokenizer: Any, texts: list[str], max_length: int, repetitions: int) -> None:
-    """One line: the ratios on one corpus."""
+def compare(
+    report: Report,
+    corpus: str,
+    tokenizer: Any,
+    name: str,
+    texts: list[str],
+    max_length: int,
+    given: Any,
+    *,
+    headline: bool,
+) -> None:
+    """Landmarks beside the plain call and beside the loop, of one tokenizer on one corpus."""
     landmarks = LandmarkTokenizer(tokenizer, SIZES[0], max_length)
 
     def every_size() -> None:
@@ -62,28 +67,29 @@ def report(corpus: str, tokenizer: Any, texts: list[str], max_length: int, repet
         for size in SIZES:
             landmarks.lay_out(once, granularity=size)
 
-    tokenized = landmarks.tokenize(texts)
-    ids = [own.tolist() for own in (tokenized[row] for row in range(len(texts)))]
-    assert [layout.input_ids for layout in landmarks.layouts(texts)] == loop(tokenizer, texts, SIZES[0], max_length)
-    times = measure(
+    found = landmarks.layouts(texts)
+    assert [layout.input_ids for layout in found] == loop(tokenizer, texts, SIZES[0], max_length)
+    taken = interleaved(
         {
             "plain": lambda: tokenizer(texts, truncation=True, max_length=max_length),
             "landmarks": lambda: landmarks.layouts(texts),
             "backend": lambda: backend(tokenizer, texts),
             "loop": lambda: loop(tokenizer, texts, SIZES[0], max_length),
-            "inserting": lambda: landmarks.lay_out(tokenized),
-            "loop inserting": lambda: insert(tokenizer, ids, SIZES[0], max_length),
-            "plain padded": lambda: tokenizer(
-                texts, truncation=True, max_length=max_length, padding=True, return_tensors="pt"
-            ),
-            "padded": lambda: landmarks(texts),
             "4 calls": lambda: [landmarks.layouts(texts, granularity=size) for size in SIZES],
             "4 sizes": every_size,
         },
-        repetitions,
+        1 if given.quick else given.repetitions,
     )
-    cells = [ratio(times[clock], name, other) for _, name, other, clock in COLUMNS]
-    print(f"{corpus:6}" + "".join(f"{cell:>25}" for cell in cells))
+    more: dict[str, Any] = {"conditions": {"texts": len(texts), "max_length": max_length, "granularity": SIZES[0]}}
+    more |= {"limit": statistics.median(taken["backend"].processor), "limit_of": "tokenizer"}
+    ours, case = taken["landmarks"].side("LandmarkTokenizer"), f"{name}, {corpus}"
+    plain = taken["plain"].side("the plain call of the tokenizer")
+    report.add(Result("layout", case, ours, plain, "s", headline=headline and corpus == "512", **more))
+    report.add(Result("layout", case, ours, taken["loop"].side("a loop over the texts"), "s", same="ids equal", **more))
+    if corpus == "512":
+        case = f"{name}, {corpus}, {len(SIZES)} granularities"
+        calls = taken["4 calls"].side("a call of ours for each")
+        report.add(Result("layout", case, taken["4 sizes"].side("tokenized once"), calls, "s"))
 
 
 def loop(tokenizer: Any, texts: list[str], size: int, max_length: int) -> list[list[int]]:
@@ -117,26 +123,6 @@ def first_id(tokenizer: Any) -> int | None:
 
 def last_id(tokenizer: Any) -> int:
     return tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
-
-
-def measure(functions: dict[str, Callable[[], object]], repetitions: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of each function by each clock, all of them in turn, the order reversed every other time."""
-    clocks = {"wall": time.perf_counter, "processor": time.process_time}
-    times: dict[str, dict[str, list[float]]] = {clock: {name: [] for name in functions} for clock in clocks}
-    for number in range(repetitions + 1):
-        for name in list(functions) if number % 2 else reversed(functions):
-            started = {clock: now() for clock, now in clocks.items()}
-            functions[name]()
-            if number:  # the first round warms caches
-                for clock, now in clocks.items():
-                    times[clock][name].append(now() - started[clock])
-    return times
-
-
-def ratio(times: dict[str, list[float]], name: str, other: str) -> str:
-    neighbours = [mine / its for mine, its in zip(times[name], times[other], strict=True)]
-    low, _, high = statistics.quantiles(neighbours, n=4)
-    return f"{statistics.median(times[name]) / statistics.median(times[other]):.2f} ({low:.2f} to {high:.2f})"
 
 
 def read_book() -> str:

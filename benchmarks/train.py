@@ -1,36 +1,40 @@
 """A training step of `lmk_train` beside FlagEmbedding's and Sentence Transformers' trainers, on one CPU thread.
 
-Run: ``python benchmarks/train.py [--short] [--rounds N] [--spreads short long] [--reference FOLDER]``.
+Run: ``python benchmarks/train.py [--spreads short long] [--repetitions N] [--reference FOLDER] [--json FILE]``.
 
-All train the same small ModernBERT on the same rows in the same batches, with the same loss (InfoNCE over the passages
-of the batch, hard negatives included), AdamW, learning rate and clipping, in float32 without dropout; each in a process
-of its own, and the peers in environments of their own (``--environments``, made where they are missing). Each peer runs
-at its defaults and at its best setting, which is searched for first. Then all run in turn, round after round. Seconds
-are those of the processor, which other programs disturb least, from the end of a step to the end of the next, so that
-tokenizing is in them; `lmk_train` tokenizes once for all epochs, and here all of that is charged to the one epoch. A
-ratio is of seconds in the same round; above 1, `lmk_train` is faster.
+All train the same small ModernBERT on the same rows in the same batches, with the same loss (InfoNCE over the
+passages of the batch, hard negatives included), AdamW, learning rate and clipping, in float32 without dropout; each
+in a process of its own, and the peers in environments of their own (``--environments``, made where they are missing).
+Each peer runs at its defaults and at its best setting (`BEST`, found by ``--search``). All run in turn, round after
+round. Seconds are those of the processor, which other programs disturb least, from the end of a step to the end of
+the next, so that tokenizing is in them; `lmk_train` tokenizes once for all epochs, and here all of that is charged to
+the one epoch.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from encode import SHAPES
+from suite.measuring import CACHE, Report, note, options
+from suite.result import Missing, Result, Side
 from training.data import SPREADS, Spread, make_model, words_of, write_rows
-from training.environments import PACKAGES, python_of
+from training.environments import PACKAGES, NotInstalledError, python_of
 from transformers import AutoTokenizer
 
-from lmk_core import PoolingConfig, PoolingTokenizer
+from lmk_core import Embedder, PoolingConfig, PoolingTokenizer
 from lmk_train import TrainConfig
 from lmk_train.data.module import ContrastiveData
+from lmk_train.throughput import ModelFlops
 
 HERE = Path(__file__).parent / "training"
 SCRIPTS = {
@@ -46,8 +50,16 @@ SEARCHED: dict[str, list[dict[str, int]]] = {
     ],
 }
 """The settings that each peer offers against padding, without another order of the rows."""
+BEST: dict[str, dict[str, dict[str, int]]] = {
+    "short": {"FlagEmbedding": {"sub_batch_size": 4}, "Sentence Transformers": {"mini_batch_num_tokens": 512}},
+    "long": {"FlagEmbedding": {"sub_batch_size": 1}, "Sentence Transformers": {"mini_batch_num_tokens": 1024}},
+}
+"""The fastest of them on each spread, as ``--search`` finds them."""
 LEARNING_RATE, TEMPERATURE, SEED = 1e-4, 0.02, 42
 SAME_LOSS = 1e-4
+Found = dict[str, Any]
+"""What a run has measured."""
+_CLOCKS = {"seconds": "processor", "wall": "clock"}
 
 
 @dataclass(frozen=True)
@@ -69,13 +81,10 @@ class Task:
     spread: Spread
     folder: Path
     model: Path
-    tokens: int
-    """Of all rows, without padding."""
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of a query and a passage of its own in a step."""
-        return self.spread.batch_size * (1 + self.spread.negatives)
+    tokens: float
+    """Of a measured step, without padding."""
+    flops: float
+    """What a measured step asks for."""
 
 
 def config_of(spread: Spread, folder: Path, model: Path) -> dict[str, Any]:
@@ -115,7 +124,10 @@ def prepare(spread: Spread, folder: Path, model: Path, words: list[str]) -> Task
     lines = (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
     ordered = [lines[row] for batch in batches for row in batch]
     (folder / "ordered.jsonl").write_text("\n".join(ordered) + "\n", encoding="utf-8")
-    return Task(spread, folder, model, sum(batch.tokens for batch in data.batches()))
+    counted = list(data.batches())[1:]  # the first step also warms up
+    flops = ModelFlops(Embedder.from_pretrained(model, "mean", device="cpu").module)
+    asked = [flops.training(batch.queries) + flops.training(batch.passages) for batch in counted]
+    return Task(spread, folder, model, statistics.mean(batch.tokens for batch in counted), statistics.mean(asked))
 
 
 def run(task: Task, contender: Contender, steps: int | None = None) -> dict[str, Any] | None:
@@ -151,7 +163,9 @@ def run(task: Task, contender: Contender, steps: int | None = None) -> dict[str,
         return None
     found = json.loads(lines[-1].removeprefix("MEASURED "))
     charged = found.get("tokenizing", 0.0) / task.spread.steps
-    found["seconds"] = statistics.mean(found["processor"][1:]) + charged  # the first step also warms up
+    # The first step also warms up.
+    found |= {name: statistics.mean(found[key][1:]) + charged for name, key in _CLOCKS.items()}
+    found["charged"] = charged
     return found
 
 
@@ -162,96 +176,117 @@ def _environment(contender: Contender) -> dict[str, str]:
     return {**os.environ, **offline, **threads, **own, "ACCELERATE_USE_CPU": "true", "CUDA_VISIBLE_DEVICES": ""}
 
 
-def best_setting(task: Task, peer: str, python: Path, *, short: bool) -> Contender | None:
-    """The fastest of the searched settings, each measured on one step after a first one."""
-    seconds: dict[int, float] = {}
-    settings = SEARCHED[peer][2:4] if short else SEARCHED[peer]
-    for place, options in enumerate(settings):
-        print(f"  searching: {peer}, {options} ({place + 1} of {len(settings)})", file=sys.stderr, flush=True)
-        found = run(task, Contender(peer, python, options), steps=2)
+def search(task: Task, peer: str, python: Path) -> None:
+    """Each setting measured on one step after a first one."""
+    for setting in SEARCHED[peer]:
+        found = run(task, Contender(peer, python, setting), steps=2)
         if found is not None:
-            seconds[place] = found["seconds"]
-    if not seconds:
-        return None
-    tried = ", ".join(f"{settings[place]}: {value:.2f} s" for place, value in seconds.items())
-    print(f"  {peer}, searched on a step: {tried}", flush=True)
-    return Contender(peer, python, settings[min(seconds, key=seconds.__getitem__)])
+            print(f"{task.spread.name}: {peer}, {setting}: {found['seconds']:.2f} s a step", flush=True)
 
 
-def compare(task: Task, contenders: list[Contender], rounds: int) -> None:
+def compare(task: Task, contenders: list[Contender], rounds: int, report: Report) -> None:
+    """All in turn, and another one first in each round."""
     found: dict[str, list[dict[str, Any]]] = {contender.name: [] for contender in contenders}
+    failed: dict[str, int] = {}
+    began, limit = time.monotonic(), float(os.environ.get("BENCH_SECONDS", "inf"))
     for number in range(rounds):
-        # Another one is first in each round.
+        spent = time.monotonic() - began
+        if number and spent * (number + 1) / number > 0.9 * limit:
+            note(f"{number} rounds of {rounds}: no time for another one")
+            break
         shift = number % len(contenders)
         for contender in contenders[shift:] + contenders[:shift]:
-            print(f"  round {number + 1} of {rounds}: {contender.name}", file=sys.stderr, flush=True)
+            # What takes most of the time is measured in two rounds of three.
+            seldom = task.spread.name == "long" and contender.trainer != "lmk_train" and not contender.options
+            if contender.name in failed or (seldom and number % 3 == 1):
+                continue
+            note(f"{task.spread.name}, round {number + 1} of {rounds}: {contender.name}")
             measured = run(task, contender)
-            if measured is not None:
-                print(f"    {measured['seconds']:.2f} s a step", file=sys.stderr, flush=True)
-                found[contender.name].append(measured)
-    ours = found[contenders[0].name]
-    tokens = task.tokens / task.spread.steps
-    print("| trainer | s a step | pairs/s | real tokens/s | padding | memory | times (least to most) | loss differs |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name, runs in found.items():
-        if not runs:
-            print(f"| {name} | failed | | | | | | |")
-            continue
-        seconds = statistics.median(one["seconds"] for one in runs)
-        ratios = [one["seconds"] / own["seconds"] for own, one in zip(ours, runs, strict=False)]
-        times = "" if runs is ours else f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        pairs = zip(ours[0]["losses"], runs[0]["losses"], strict=True)
-        apart = max(abs(own - other) / abs(own) for own, other in pairs)
-        memory = statistics.median(one["memory"] for one in runs) / 1e6
-        print(
-            f"| {name} | {seconds:.2f} | {task.pairs / seconds:.1f} | {tokens / seconds:,.0f} "
-            f"| {runs[0]['padding']:.1%} | {memory:,.0f} MB | {times} | {'' if runs is ours else f'{apart:.0e}'} |"
+            if measured is None:
+                failed[contender.name] = number
+            else:
+                found[contender.name].append({**measured, "round": number})
+    for contender in contenders[1:]:
+        if contender.name in failed or contenders[0].name in failed:
+            why = f"failed in round {failed.get(contender.name, 0) + 1}; the log has its last words"
+            report.add(Missing(f"train {task.spread.name}", contender.name, why))
+        else:
+            theirs = found[contender.name]
+            rounds_of = {one["round"] for one in theirs}
+            add(task, contender, [one for one in found["lmk_train"] if one["round"] in rounds_of], theirs, report)
+
+
+def add(task: Task, contender: Contender, ours: list[Found], peer: list[Found], report: Report) -> None:
+    """Time and memory beside one contender, if the losses are the same."""
+    losses = list(zip(ours[0]["losses"], peer[0]["losses"], strict=True))
+    apart = max(abs(own - other) / abs(own) for own, other in losses)
+    if not apart < SAME_LOSS:
+        why = f"not comparable: losses {peer[0]['losses']}, and ours {ours[0]['losses']}"
+        report.add(Missing(f"train {task.spread.name}", contender.name, why))
+        return
+    rate = statistics.median(one["matrix_rate"] for one in ours)
+
+    def side(name: str, runs: list[dict[str, Any]], key: str) -> Side:
+        processed = round(task.tokens / (1 - runs[0]["padding"]))
+        if key == "memory":
+            return Side(name, tuple(one["memory"] / 1e6 for one in runs))
+        return Side(name, tuple(one["seconds"] for one in runs), tuple(one["wall"] for one in runs), processed)
+
+    spread = task.spread
+    step = f"{spread.batch_size} x (1 + {1 + spread.negatives}) texts, {task.tokens:,.0f} tokens"
+    share = statistics.median(one["charged"] / one["seconds"] for one in ours)
+    for key, unit in (("seconds", "s"), ("memory", "MB")):
+        timed: dict[str, Any] = {"needed": round(task.tokens), "limit_of": "matrix products"}
+        timed["limit"] = task.flops / rate
+        conditions = {"matrix_rate": rate, "shapes": SHAPES, "flops": task.flops, "tokenizing_share": share}
+        report.add(
+            Result(
+                f"train {spread.name}",
+                f"{'a step' if unit == 's' else 'memory'}, {step}",
+                side("lmk_train", ours, key),
+                side(contender.name, peer, key),
+                unit,
+                same=f"losses to {apart:.0e}",
+                headline=bool(contender.options) and unit == "s",
+                **({"conditions": conditions} | (timed if unit == "s" else {})),
+            )
         )
-        if apart > SAME_LOSS:
-            print(f"{name}: losses {runs[0]['losses']}, and here {ours[0]['losses']}", file=sys.stderr)
-    share = statistics.median(own["tokenizing"] / task.spread.steps / own["seconds"] for own in ours)
-    print(f"\nOf lmk_train's seconds, {share:.1%} are tokenizing, which later epochs do not have.\n", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="one round and two settings a peer, to try it")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = options(__doc__, repetitions=3)
     parser.add_argument("--spreads", nargs="+", choices=list(SPREADS), default=list(SPREADS))
     parser.add_argument("--reference", type=Path, help="folder whose ir/*/corpus.jsonl hold real texts; else sources")
-    cache = Path(os.environ.get("LMK_CACHE", Path.home() / ".cache" / "lmk"))
-    parser.add_argument("--environments", type=Path, default=cache / "benchmark-environments")
-    for peer, settings in SEARCHED.items():
-        for key in {key: None for options in settings for key in options}:
-            parser.add_argument(f"--{key.replace('_', '-')}", type=int, help=f"{peer}'s best setting, not searched for")
-    chosen = parser.parse_args()
-    known = {
-        peer: {key: value for key in {key for one in settings for key in one} if (value := getattr(chosen, key))}
-        for peer, settings in SEARCHED.items()
-    }
-    pythons = {peer: python_of(peer, chosen.environments) for peer in PACKAGES}
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"one thread, float32, seconds of the processor; load of the machine at first: {load}")
+    parser.add_argument("--environments", type=Path, default=CACHE / "benchmark-environments")
+    parser.add_argument("--only-environments", action="store_true", help="make the peers' environments, and end")
+    parser.add_argument("--no-install", action="store_true", help="compare with the environments that are there")
+    parser.add_argument("--search", action="store_true", help="print each peer's seconds by setting, and end")
+    given = parser.parse_args()
+    report, pythons = Report(given.json), {}
+    for peer in PACKAGES:
+        try:
+            pythons[peer] = python_of(peer, given.environments, install=not given.no_install)
+        except NotInstalledError as error:
+            for spread in ["peers"] if given.only_environments else given.spreads:
+                report.add(Missing(f"train {spread}", peer, str(error)))
+    if given.only_environments:
+        return
     with tempfile.TemporaryDirectory() as name:
-        words = words_of(chosen.reference)
+        words = words_of(given.reference)
         make_model(Path(name) / "model", words)
-        for spread in chosen.spreads:
-            task = prepare(SPREADS[spread], Path(name) / spread, Path(name) / "model", words)
-            texts = task.spread.steps * (task.pairs + task.spread.batch_size)
-            print(
-                f"\n{spread}: {task.spread.batch_size} rows a step with {1 + task.spread.negatives} passages each, "
-                f"{task.tokens / texts:.0f} tokens a text, at most {task.spread.passage_max_length}",
-                flush=True,
-            )
+        for spread in given.spreads:
+            chosen = SPREADS[spread]
+            if given.quick:
+                chosen = replace(chosen, batch_size=2, negatives=1, passage_max_length=256)
+            task = prepare(chosen, Path(name) / spread, Path(name) / "model", words)
+            if given.search:
+                for peer, python in pythons.items():
+                    search(task, peer, python)
+                continue
             contenders = [Contender("lmk_train", Path(sys.executable))]
             for peer, python in pythons.items():
-                if python is None:
-                    continue
-                best = Contender(peer, python, known[peer])
-                if not known[peer]:
-                    best = best_setting(task, peer, python, short=chosen.short)
-                contenders += [Contender(peer, python), *([] if best is None else [best])]
-            compare(task, contenders, 1 if chosen.short else chosen.rounds)
+                contenders += [Contender(peer, python), Contender(peer, python, BEST[spread][peer])]
+            compare(task, contenders, 1 if given.quick else given.repetitions, report)
 
 
 if __name__ == "__main__":

@@ -51,9 +51,9 @@ def _by_shares(lengths: Sequence[int]) -> Callable[[random.Random], float]:
 
 _queries = _by_shares(_MSMARCO_QUERIES)
 SPREADS = {
-    "short": Spread("short", 32, 7, 128, 512, _by_shares(_MSMARCO_PASSAGES), steps=4),
+    "short": Spread("short", 32, 7, 128, 512, _by_shares(_MSMARCO_PASSAGES), steps=3),
     "long": Spread(
-        "long", 4, 1, 128, 8192, lambda drawn: drawn.lognormvariate(_MLDR_LOG_MEAN, _MLDR_LOG_DEVIATION), steps=3
+        "long", 2, 1, 128, 8192, lambda drawn: drawn.lognormvariate(_MLDR_LOG_MEAN, _MLDR_LOG_DEVIATION), steps=2
     ),
 }
 

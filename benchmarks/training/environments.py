@@ -15,25 +15,43 @@ PACKAGES = {
 """What is installed. FlagEmbedding 1.4.0 allows transformers 5, but does not open with it (5.24 was tried)."""
 
 
-def python_of(peer: str, folder: Path) -> Path | None:
-    """The interpreter of a peer's environment below ``folder``, which is made if need be; None where it can't be."""
+SECONDS = 420
+"""How long an installation may take."""
+
+
+class NotInstalledError(RuntimeError):
+    """A peer's environment is not there and can't be made."""
+
+
+def python_of(peer: str, folder: Path, *, install: bool = True) -> Path:
+    """The interpreter of a peer's environment below ``folder``, which is made if need be.
+
+    Raises:
+        NotInstalledError: it can't be made, or ``install`` is false; the message says why and what would help.
+    """
     place = folder / peer.replace(" ", "-").lower()
     python, mark = place / "bin" / "python", place / "installed.txt"
     wanted = "\n".join(PACKAGES[peer])
-    if mark.exists() and mark.read_text() == wanted:
+    if mark.exists() and mark.read_text() == wanted and python.exists():
         return python
-    print(f"{peer}: installing {', '.join(PACKAGES[peer])} in {place} ...", file=sys.stderr, flush=True)
+    named = ", ".join(PACKAGES[peer])
+    if not install:
+        raise NotInstalledError(f"peer not installed: {named} in {place}")
+    print(f"{peer}: installing {named} in {place} ...", file=sys.stderr, flush=True)
     venv.create(place, with_pip=True, clear=place.exists())
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES[peer]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise NotInstalledError(f"peer not installed: pip did not end in {SECONDS} s") from None
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         why = errors[-1] if errors else done.stderr.strip()[-300:]
         print(
-            f"{peer} is not compared: pip could not install {', '.join(PACKAGES[peer])} ({why}). It needs a package "
-            f"index, or an environment that has them: {python}, and {mark} with their names, one a line.",
+            f"{peer} needs a package index, or an environment that has {named}: {python}, and {mark} with their names, "
+            "one a line.",
             file=sys.stderr,
         )
-        return None
+        raise NotInstalledError(f"peer not installed: pip could not install {named} ({why})")
     mark.write_text(wanted)
     return python

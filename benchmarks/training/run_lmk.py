@@ -3,17 +3,21 @@
 # ruff: noqa: ARG002 (methods have a recorder's signatures)
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from measuring import Meter, settings
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from lmk_core import PoolingConfig, PoolingTokenizer
 from lmk_train import TrainConfig, train
 from lmk_train.data.module import ContrastiveData
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from suite.measuring import layer_shapes, matrix_rate
 
 
 class Measuring:
@@ -47,7 +51,8 @@ def main() -> None:
     ContrastiveData(config, tokenizer)
     tokenizing = time.process_time() - started
     train(config, Path(wanted["out"]), Measuring(meter))
-    meter.report(tokenizing=tokenizing)
+    rate = matrix_rate(layer_shapes(AutoConfig.from_pretrained(wanted["model"])))
+    meter.report(tokenizing=tokenizing, matrix_rate=rate)
 
 
 if __name__ == "__main__":

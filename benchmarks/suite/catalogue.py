@@ -1,0 +1,64 @@
+"""All benchmarks of the project, in the order in which they run: what is short first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One program of this folder, and what it is given.
+
+    Attributes:
+        expected: seconds on two idle cores, for the time that is left.
+        limit: seconds after which it is killed and listed as failed.
+        gpu: it needs a CUDA device, and is listed as not run where there is none.
+        passed: options of the run that it is given too.
+    """
+
+    name: str
+    script: str
+    arguments: tuple[str, ...] = ()
+    expected: float = 60
+    limit: float = 300
+    gpu: bool = False
+    passed: tuple[str, ...] = ()
+
+
+BENCHMARKS = (
+    Benchmark("start", "start.py", expected=45, limit=180),
+    Benchmark("layout", "layout.py", expected=60, limit=240),
+    Benchmark("gradcache", "gradcache_memory.py", expected=130, limit=400),
+    Benchmark("retromae", "retromae_memory.py", expected=70, limit=180),
+    Benchmark("records", "thousand.py", expected=160, limit=420),
+    Benchmark("resume", "resume.py", expected=160, limit=420),
+    Benchmark("landmarks", "landmarks.py", expected=75, limit=360),
+    Benchmark("encode", "encode.py", expected=120, limit=360),
+    Benchmark("evaluate", "evaluate.py", expected=150, limit=420),
+    Benchmark("environments", "train.py", ("--only-environments",), expected=10, limit=900, passed=("environments",)),
+    Benchmark(
+        "train short",
+        "train.py",
+        ("--spreads", "short", "--no-install"),
+        expected=310,
+        limit=660,
+        passed=("environments", "reference"),
+    ),
+    Benchmark(
+        "train long",
+        "train.py",
+        ("--spreads", "long", "--no-install"),
+        expected=570,
+        limit=900,
+        passed=("environments", "reference"),
+    ),
+    Benchmark("gpu packed", "gpu_packed.py", limit=600, gpu=True),
+    Benchmark("gpu train", "gpu_train.py", limit=900, gpu=True),
+)
+
+ALONE = {
+    "run.py": "runs the others",
+    "retromae.py": "memory by a text's length, without a peer",
+    "profiling.py": "where time goes, without a peer",
+}
+"""Programs of this folder that are in no run, and why."""

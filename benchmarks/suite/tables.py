@@ -1,0 +1,148 @@
+"""A run's results as the tables of the READMEs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from suite.result import LIMITS, Missing, Result
+from suite.runner import Part
+
+NOTHING = "Not run yet: `make bench` writes this."
+
+
+def results_of(parts: Sequence[Part]) -> list[Result]:
+    """Everything that was compared, the worst first."""
+    found = [one for part in parts for one in part.results if isinstance(one, Result)]
+    return sorted(found, key=lambda one: one.ratio.median)
+
+
+def conditions_text(run: dict[str, Any]) -> str:
+    """The run in some sentences: machine, versions, code, time."""
+    if not run:
+        return NOTHING
+    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    quick = "\n\n**A run with `--quick`, which measures little of everything: no figures.**" if run["quick"] else ""
+    return (
+        f"Run of {run['date']}: {run['processor']}, {run['cores']} cores, {run['memory_gb']} GB, {run['system']}; "
+        f"{run['minutes']:.1f} minutes; load of the machine before {run['load_before']:.1f} and after "
+        f"{run['load_after']:.1f}. {versions}. Commit {run['commit'] or 'unknown'}, sources {run['code']}. "
+        f"One thread.{quick}"
+    )
+
+
+def main_table(parts: Sequence[Part]) -> str:
+    """Everything in one table, what is worse than its peer first."""
+    results = results_of(parts)
+    if not results:
+        return NOTHING
+    worse = sum(one.worse for one in results)
+    head = (
+        "| benchmark | case | ours | peer | ours takes | peer takes | times better (quartiles) | by the clock | n "
+        "| padding | limit | of the limit | equal |"
+    )
+    lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|", *map(_line, results)]
+    said = (
+        f"{worse} of {len(results)} are worse than their peer (also the upper quartile is below 1); the worst is first."
+    )
+    return said + "\n\n" + "\n".join(lines)
+
+
+def _line(one: Result) -> str:
+    clock = one.clock_ratio
+    cells = [
+        one.benchmark,
+        one.case,
+        one.ours.name,
+        one.peer.name,
+        quantity(one.ours.median, one.unit),
+        quantity(one.peer.median, one.unit),
+        ratio_text(one),
+        "" if clock is None else f"{clock.median:.2f}",
+        str(len(one.ours.values)),
+        _padding(one),
+        "" if one.limit is None else f"{quantity(one.limit, one.unit)}, {one.limit_of}",
+        "" if one.limit is None else f"{one.limit / one.ours.median:.0%}",
+        one.same,
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def ratio_text(one: Result) -> str:
+    """The ratio with its quartiles."""
+    ratio = one.ratio
+    return f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit, in three digits.
+
+    >>> quantity(0.01234, "s"), quantity(1234.5, "MB"), quantity(12.34, "s")
+    ('0.0123 s', '1,234 MB', '12.3 s')
+    """
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3 if value >= 0.1 else 4
+    return f"{value:,.{digits}f} {unit}"
+
+
+def _padding(one: Result) -> str:
+    if one.needed is None:
+        return ""
+    shares = [1 - one.needed / side.processed for side in (one.ours, one.peer) if side.processed]
+    return " / ".join(f"{abs(share):.0%}" for share in shares)
+
+
+def limits_text() -> str:
+    """What the limits are."""
+    return "\n".join(f"- {name}: {text}." for name, text in LIMITS.items())
+
+
+def rates_table(parts: Sequence[Part]) -> str:
+    """The matrix products' rate that each benchmark has measured."""
+    rates = dict(_rates(parts))
+    if not rates:
+        return NOTHING
+    lines = [f"| {name} | {rate / 1e9:.1f} |" for name, rate in rates.items()]
+    return "\n".join(["| in the process of | GFLOP/s of `torch.mm`, one thread |", "|---|--:|", *lines])
+
+
+def _rates(parts: Sequence[Part]) -> Iterator[tuple[str, float]]:
+    for part in parts:
+        for one in part.results:
+            if isinstance(one, Result) and "matrix_rate" in one.conditions:
+                yield f"{one.benchmark}, {one.conditions.get('shapes', 'its shapes')}", one.conditions["matrix_rate"]
+
+
+def missing_table(parts: Sequence[Part]) -> str:
+    """What was not compared, and why."""
+    lines = [f"| {part.name} | {part.reason} |" for part in parts if part.state != "done"]
+    lines += [
+        f"| {one.benchmark}: {one.case} | {one.missing} |"
+        for part in parts
+        for one in part.results
+        if isinstance(one, Missing)
+    ]
+    if not parts:
+        return NOTHING
+    return "\n".join(["| not compared | why |", "|---|---|", *lines]) if lines else "Everything was compared."
+
+
+def times_table(parts: Sequence[Part]) -> str:
+    """How long each took."""
+    if not parts:
+        return NOTHING
+    lines = [f"| {part.name} | {part.state} | {part.seconds:.0f} |" for part in parts]
+    return "\n".join(["| benchmark | | seconds |", "|---|---|--:|", *lines])
+
+
+def short_table(parts: Sequence[Part], run: dict[str, Any]) -> str:
+    """For the README at the root: what is worse than its peer, and of the others some."""
+    shown = [one for one in results_of(parts) if one.headline or one.worse]
+    if not shown:
+        return NOTHING
+    lines = [
+        f"| {one.benchmark}: {one.case} | {one.peer.name} | {'memory' if one.unit == 'MB' else 'time'} "
+        f"| {ratio_text(one)} |"
+        for one in shown
+    ]
+    head = ["| | beside | of | times better (quartiles) |", "|---|---|---|--:|"]
+    return f"{run['processor']}, one thread.\n\n" + "\n".join([*head, *lines])

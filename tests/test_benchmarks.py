@@ -1,0 +1,265 @@
+"""The run of all benchmarks, and that every figure of the READMEs is of the last one."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+sys.path.insert(0, str(FOLDER))
+
+from suite.catalogue import ALONE, BENCHMARKS, Benchmark  # noqa: E402
+from suite.machine import code_of  # noqa: E402
+from suite.measuring import interleaved  # noqa: E402
+from suite.plot import plot  # noqa: E402
+from suite.publish import PLOT, RESULTS, Run, between, blocks, filled, outside, publish, read_run  # noqa: E402
+from suite.result import Missing, Result, Side, Spread, read_results, to_line  # noqa: E402
+from suite.runner import NO_GPU, Kept, Part, Runner  # noqa: E402
+from suite.tables import main_table, missing_table, results_of, short_table  # noqa: E402
+
+CONDITIONS = {
+    "date": "2026-01-02",
+    "quick": False,
+    "minutes": 21.5,
+    "load_before": 0.1,
+    "load_after": 1.2,
+    "processor": "A processor",
+    "cores": 2,
+    "memory_gb": 8,
+    "system": "Linux x86_64",
+    "versions": {"torch": "2.13.0"},
+    "code": "0" * 12,
+    "commit": "",
+}
+
+
+def result(case: str, ours: list[float], peer: list[float], **more) -> Result:
+    return Result(
+        "a bench", case, Side("ours", tuple(ours), tuple(ours)), Side("peer", tuple(peer), tuple(peer)), **more
+    )
+
+
+FAST = result("fast", [1.0, 2.0, 1.0], [3.0, 5.0, 4.0], unit="s", limit=0.25, limit_of="tokenizer", headline=True)
+SLOW = result("slow | <odd>", [10.0], [5.0], unit="MB")
+PLAIN = result("plain", [1.0], [2.0], unit="s")
+PARTS = [
+    Part("one", "done", 12.0, results=[FAST, SLOW, PLAIN, Missing("a bench", "a peer", "peer not installed: x")]),
+    Part("two", "failed", 3.0, "exit code 3; no disk"),
+]
+
+
+def test_the_figures_of_the_readmes_are_those_of_the_last_run():
+    run = read_run(ROOT / RESULTS)
+    for name, texts in blocks(run).items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for mark, content in texts.items():
+            assert between(text, mark) == content, f"{name}: {mark} is not what {RESULTS} holds"
+    assert (ROOT / PLOT).read_text(encoding="utf-8") == plot(run.parts)
+
+
+def test_the_last_run_was_a_whole_one():
+    run = read_run(ROOT / RESULTS)
+    names = [part.name for part in run.parts]
+    assert names in ([], [benchmark.name for benchmark in BENCHMARKS])  # none: it was not run yet
+    assert not run.conditions.get("quick")
+    assert run.conditions.get("minutes", 0) < 40
+
+
+def test_what_is_not_generated_has_no_measured_figures():
+    prose = outside((FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert "bench: table" not in prose
+    measured = re.compile(r"\d\s*(%|(s|ms|MB|GB|seconds|minutes|times|tokens/s|GFLOP/s)\b)")
+    assert measured.findall(prose) == []
+    assert measured.findall("it took 1.4 s, 38 % of it") != []
+
+
+def test_a_ratio_is_of_neighbouring_repetitions():
+    assert Spread.of([3.0, 2.5, 4.0]) == Spread(3.0, 2.75, 3.5)
+    assert FAST.ratio == Spread(3.0, 2.75, 3.5)  # 3 / 1, 5 / 2, 4 / 1
+    assert FAST.clock_ratio == FAST.ratio
+    assert SLOW.ratio.median == 0.5
+    assert [SLOW.worse, FAST.worse, result("even", [1.0] * 4, [0.9, 0.9, 1.1, 1.1], unit="s").worse] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_what_is_worse_than_its_peer_stands_first():
+    assert [one.case for one in results_of(PARTS)] == ["slow | <odd>", "plain", "fast"]
+    lines = main_table(PARTS).splitlines()
+    assert lines[0] == "1 of 3 are worse than their peer (the upper quartile too is below 1); the worst is first."
+    assert lines[4].startswith(
+        "| a bench | slow \\| <odd> | ours | peer | 10.0 MB | 5.00 MB | 0.50 (0.50 to 0.50) | 0.50 | 1 |"
+    )
+    assert lines[6].endswith("| 3.00 (2.75 to 3.50) | 3.00 | 3 |  | 0.250 s, tokenizer | 25% |  |")
+
+
+def test_the_short_table_has_what_is_worse_and_what_was_chosen():
+    lines = short_table(PARTS, CONDITIONS).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[4:]] == ["a bench: slow", "a bench: fast"]
+
+
+def test_what_failed_or_was_not_compared_is_listed_with_its_reason():
+    table = missing_table(PARTS)
+    assert "| two | exit code 3; no disk |" in table
+    assert "| a bench: a peer | peer not installed: x |" in table
+    assert missing_table(PARTS[:1]).count("\n") == 2
+
+
+def test_the_plot_reads_in_greys():
+    image = plot(PARTS)
+    root = ET.fromstring(image)
+    circles = [node for node in root.iter() if node.tag.endswith("circle")]
+    assert [node.get("fill") for node in circles] == ["#fff", "#111", "#111"]
+    assert circles[0].get("cx") < circles[1].get("cx") < circles[2].get("cx")
+    assert {colour for colour in re.findall(r"#[0-9a-f]{3}\b", image) if len(set(colour[1:])) > 1} == set()
+
+
+def test_results_come_back_from_their_file(tmp_path):
+    for name in blocks(Run({}, [])):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    publish(Run(CONDITIONS, PARTS), tmp_path)
+    assert read_run(tmp_path / RESULTS) == Run(CONDITIONS, PARTS)
+    text = (tmp_path / "benchmarks" / "README.md").read_text()
+    assert "A processor, 2 cores, 8 GB" in between(text, "run")
+    assert outside(text) == outside((FOLDER / "README.md").read_text())
+    with pytest.raises(ValueError, match=r"README\.md: no <!-- bench: table -->"):
+        filled("nothing here", "table", "x", "README.md")
+
+
+def test_a_result_needs_as_many_repetitions_of_both():
+    with pytest.raises(ValueError, match="2 and 1 repetitions"):
+        result("odd", [1.0, 2.0], [1.0], unit="s")
+    with pytest.raises(ValueError, match="limit_of is 'wish'; valid: matrix products"):
+        result("odd", [1.0], [1.0], unit="s", limit=1.0, limit_of="wish")
+
+
+def test_ways_are_measured_in_turn_and_the_first_round_is_not_counted():
+    order: list[str] = []
+    ways = {name: lambda name=name: order.append(name) for name in "ab"}
+    taken = interleaved(ways, 2)
+    assert order == ["b", "a", "a", "b", "b", "a"]
+    assert [len(taken[name].processor) for name in "ab"] == [2, 2]
+
+
+@pytest.fixture
+def scripts(tmp_path) -> Path:
+    """Programs that take no time."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    write = "import sys, time, pathlib\nout = pathlib.Path(sys.argv[sys.argv.index('--json') + 1])\n"
+    write += f"line = {to_line(FAST)!r}\n"
+    count = "pathlib.Path(__file__).with_suffix('.ran').open('a').write('x')\n"
+    (folder / "good.py").write_text(write + count + "out.write_text(line + '\\n')\n")
+    (folder / "bad.py").write_text(write + count + "out.write_text(line + '\\n')\nsys.exit('no disk')\n")
+    (folder / "slow.py").write_text(write + count + "print('asleep', flush=True)\ntime.sleep(60)\n")
+    return folder
+
+
+def benchmarks(*names: str, limit: float = 30) -> list[Benchmark]:
+    return [Benchmark(name, f"{name}.py", expected=1, limit=limit) for name in names]
+
+
+def make(tmp_path: Path, scripts: Path, said: list[str], *, minutes: float = 5, cuda: bool = False) -> Runner:
+    return Runner(Kept(tmp_path / "kept"), scripts, minutes=minutes, cuda=lambda: cuda, say=said.append)
+
+
+def test_a_run_goes_on_after_what_fails_and_says_why(tmp_path, scripts):
+    said: list[str] = []
+    gpu = Benchmark("gpu", "good.py", gpu=True)
+    chosen = [*benchmarks("bad"), *benchmarks("slow", limit=1.5), gpu, *benchmarks("good")]
+    bad, slow, on_gpu, good = make(tmp_path, scripts, said).run(chosen)
+    assert (bad.state, bad.reason, bad.results) == ("failed", "exit code 1; no disk", [FAST])
+    assert (slow.state, slow.reason.partition(";")[0]) == ("failed", "killed at its limit of 2 s")
+    assert (on_gpu.state, on_gpu.reason) == ("not run", NO_GPU)
+    assert (good.state, good.results) == ("done", [FAST])
+    assert said[0] == "[1/4] bad: started; about 3 s left"
+
+
+def test_the_same_command_goes_on_where_it_was(tmp_path, scripts):
+    said: list[str] = []
+    first = make(tmp_path, scripts, said).run(benchmarks("good", "bad"))
+    again = make(tmp_path, scripts, said)
+    assert again.run(benchmarks("good", "bad"))[0] == first[0]
+    assert "[1/2] good: kept from before" in "\n".join(said)
+    assert (scripts / "good.ran").read_text() == "x"
+    assert (scripts / "bad.ran").read_text() == "xx"  # what failed is tried again
+    again.kept.clear(["good"])
+    again.run(benchmarks("good"))
+    assert (scripts / "good.ran").read_text() == "xx"
+
+
+def test_a_killed_run_keeps_what_had_ended(tmp_path, scripts):
+    driver = tmp_path / "driver.py"
+    driver.write_text(
+        f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\nfrom pathlib import Path\n"
+        "from suite.catalogue import Benchmark\nfrom suite.runner import Kept, Runner\n"
+        f"place = Path({str(tmp_path)!r})\n"
+        "runner = Runner(Kept(place / 'kept'), place / 'scripts', minutes=5, cuda=lambda: False)\n"
+        "runner.run([Benchmark('good', 'good.py'), Benchmark('slow', 'slow.py')])\n"
+    )
+    process = subprocess.Popen([sys.executable, str(driver)], stdout=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not (scripts / "slow.ran").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)  # its children end with it
+    process.communicate()
+    assert process.returncode != 0
+    parts = make(tmp_path, scripts, []).run([*benchmarks("good"), *benchmarks("slow", limit=0.5)])
+    assert [part.state for part in parts] == ["done", "failed"]
+    assert (scripts / "good.ran").read_text() == "x"
+
+
+def test_nothing_begins_after_the_time_of_a_run(tmp_path, scripts):
+    (part,) = make(tmp_path, scripts, [], minutes=0).run(benchmarks("good"))
+    assert (part.state, part.reason) == ("not run", "not run: the 0 minutes of the run were over")
+    assert not (scripts / "good.ran").exists()
+
+
+def test_the_catalogue_names_programs_that_are_there():
+    assert len({benchmark.name for benchmark in BENCHMARKS}) == len(BENCHMARKS)
+    for benchmark in BENCHMARKS:
+        text = (FOLDER / benchmark.script).read_text(encoding="utf-8")
+        assert "options(" in text or '"--json"' in text
+        assert benchmark.limit > benchmark.expected
+    named = {benchmark.script for benchmark in BENCHMARKS} | set(ALONE)
+    missing = {path.name for path in FOLDER.glob("*.py")} - named
+    assert not missing, f"in no run: {missing}; valid: an entry of BENCHMARKS, or of ALONE with the reason"
+
+
+def test_a_change_of_the_sources_begins_a_run_anew(tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "a.py").write_text("1")
+    before = code_of(tmp_path)
+    (tmp_path / "benchmarks" / "README.md").write_text("figures")
+    assert code_of(tmp_path) == before
+    (tmp_path / "benchmarks" / "a.py").write_text("2")
+    assert code_of(tmp_path) != before
+
+
+def test_a_peer_without_an_environment_is_said_and_not_installed(tmp_path):
+    from training.environments import NotInstalledError, python_of
+
+    with pytest.raises(NotInstalledError, match=r"peer not installed: torch==.* FlagEmbedding==1.4.0"):
+        python_of("FlagEmbedding", tmp_path, install=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_of_a_benchmark_that_was_killed_are_read(tmp_path):
+    file = tmp_path / "results.jsonl"
+    assert read_results(file) == []
+    file.write_text(to_line(FAST) + "\n" + to_line(Missing("b", "c", "why")) + "\n")
+    assert read_results(file) == [FAST, Missing("b", "c", "why")]
+    assert json.loads(file.read_text().splitlines()[0])["ratio"]["median"] == 3.0
