@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedPretraining, PlannedTraining
+from lmk_experiments.jobs.room import threads
 from lmk_experiments.jobs.shares import share_of
-from lmk_experiments.profiles import Facts, Profile, resources_of, shares_of, split_by
+from lmk_experiments.profiles import Facts, Profile, cpus_here, resources_of, shares_of, split_by
 from lmk_experiments.records import (
     Cell,
     ElsewhereRecord,
@@ -118,7 +119,7 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
             count = shares_of(plan.resources, {evaluation.suite.name for evaluation in evaluations}, profile)
             shares = _share_jobs(score, readings, count)
             jobs += [*shares, replace(score, after=tuple(share.name for share in shares) or score.after)]
-    return jobs
+    return jobs if profile is not None else [replace(job, environment=threads(job.resources)) for job in jobs]
 
 
 def _share_jobs(score: Job, readings: Sequence[Cell], count: int) -> list[Job]:
@@ -159,7 +160,9 @@ def _label(planned: PlannedTraining | PlannedPretraining, record: GridRecord) ->
 
 def _resources(facts: Facts, plan: Plan, profile: Profile | None) -> Resources:
     found = resources_of(facts, plan.resources, profile)
-    return replace(found, nodes=1, tasks=1) if profile is None else found
+    if profile is not None:
+        return found
+    return replace(found, nodes=1, tasks=1, cpus=cpus_here(facts, plan.resources))
 
 
 def _split(
