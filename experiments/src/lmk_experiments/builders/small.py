@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,9 @@ class Small:
     """The numbers of one version of the small replication's data."""
 
     sources: tuple[Source, ...]
-    shape: ModelShape
+    shapes: Mapping[str, ModelShape]
+    """The models by the name of their folder; they share one tokenizer."""
+    vocabulary: int
     lengths: tuple[int, ...]
     """Tokens of the documents, shortest first."""
     training_words: int
@@ -55,14 +58,28 @@ class Small:
         """The files and folders that are made."""
         searches = ("short", *(f"long-{tokens}" for tokens in self.lengths))
         folders = (f"eval/{name}{kind}" for name in searches for kind in KINDS)
-        return ("train.jsonl", "validation.jsonl", "model", *folders)
+        return ("train.jsonl", "validation.jsonl", *self.shapes, *folders)
+
+
+# A layer that sees a window and one that sees all, as ModernBERT ends. The window is a quarter of the training's
+# length, as ModernBERT's 128 tokens are of the paper's 512.
+_SHAPE = ModelShape(hidden=128, layers=2, heads=2, intermediate=256, vocabulary=6144, local_attention=32)
+_TINY = ModelShape(hidden=32, layers=2, heads=2, intermediate=32, vocabulary=1024, local_attention=32)
+
+
+def _shapes(shape: ModelShape) -> dict[str, ModelShape]:
+    """The model itself, with a window as wide as the training's texts, and with ModernBERT's pattern of four layers."""
+    return {
+        "model": shape,
+        "model-wide": replace(shape, local_attention=128),
+        "model-deep": replace(shape, layers=4, global_layers=(0, 3)),
+    }
 
 
 SMALL = Small(
     sources=QUICKSTART_SOURCES,
-    # A layer that sees a window and one that sees all, as ModernBERT ends. The window is a quarter of the training's
-    # length, as ModernBERT's 128 tokens are of the paper's 512.
-    shape=ModelShape(hidden=128, layers=2, heads=2, intermediate=256, vocabulary=6144, local_attention=32),
+    shapes=_shapes(_SHAPE),
+    vocabulary=_SHAPE.vocabulary,
     lengths=(512, 1024, 2048, 4096),
     training_words=2,
     evaluation_words=3,
@@ -76,7 +93,8 @@ SMALL = Small(
 
 SMALL_TINY = Small(
     sources=(Source(STANDARD_LIBRARY, only=("asyncio", "email", "http", "json", "logging", "unittest", "urllib")),),
-    shape=ModelShape(hidden=32, layers=2, heads=2, intermediate=32, vocabulary=1024),
+    shapes=_shapes(_TINY),
+    vocabulary=_TINY.vocabulary,
     lengths=(256, 512, 1024),
     training_words=1,
     evaluation_words=1,
@@ -109,15 +127,14 @@ def build_small(folder: Path, settings: Small, report: Report) -> Built:
 
     report("training the tokenizer")
     drawn = rows["train"][: settings.tokenizer_rows]
-    tokenizer = train_tokenizer(
-        (text for row in drawn for text in (row["query"], *row["pos"])), settings.shape.vocabulary
-    )
+    tokenizer = train_tokenizer((text for row in drawn for text in (row["query"], *row["pos"])), settings.vocabulary)
 
     report("writing the evaluation sets")
     counts |= _write_searches(folder / "eval", parts["evaluation"], tokenizer, settings)
 
-    report("making the model")
-    save_model(folder / "model", tokenizer, settings.shape)
+    report("making the models")
+    for name, shape in settings.shapes.items():
+        save_model(folder / name, tokenizer, shape)
     (folder / "README.txt").write_text(_readme(settings, packages), encoding="utf-8")
     return Built(packages, counts)
 
@@ -205,6 +222,8 @@ eval/long-N                     find the module that holds the function, in docu
                                 other functions of the module are around it
 eval/*-unshared                 the same functions in the same documents, asked for without their words
 model                           a small ModernBERT with random weights; its tokenizer saw the training part only
+model-wide, model-deep          the same with a window of 128 tokens in place of 32; with four layers, of which the
+                                first and the last see all
 
 Source code of these packages, each under its own licence; made for use here, not for passing on:
 {listed}
