@@ -123,6 +123,10 @@ def test_lines_have_whiskers_of_the_tables_spread_and_of_the_paired_differences(
     pixels = (float(ticks[0][0]) - float(ticks[1][0])) / (float(ticks[1][1]) - float(ticks[0][1]))
     assert [low - high for low, high in ends] == pytest.approx([2 * one.deviation * pixels for one in spread], abs=0.3)
     assert all(any(abs((low + high) / 2 - y) < 0.2 for y in middles) for low, high in ends)
+    difference = re.findall(r'<svg [^>]*"difference0-t.*?</svg>', text, re.DOTALL)[0]
+    zero = re.findall(r'class="zero" [^>]*y1="([\d.]+)"', difference)
+    assert zero == re.findall(r'y1="([\d.]+)" y2="\S+"/><text class="tick" [^>]*>0<', difference)
+    assert 'class="zero"' not in svg
     hostile = next(line for line in length.lines if line.name == HOSTILE)
     cell = hostile.cells[0]
     assert cell is not None

@@ -96,13 +96,15 @@ def lines(
     *,
     x_label: str,
     places: Sequence[str] | None = None,
+    from_zero: bool = False,
 ) -> str:
-    """Lines over steps, or over named ``places`` at x = 0, 1, ...
+    """Lines over steps, or over named ``places`` at x = 0, 1, ...; whiskers stand side by side.
 
-    With whiskers, points of one place stand side by side. Where values are above and below zero, zero has a line.
+    Args:
+        from_zero: whether zero is shown, with a line, wherever the values are: for differences.
     """
     ys = [y for one in listed for _, y in one.points]
-    ys += [end for one in listed for ends in one.bounds for end in ends or ()]
+    ys += [end for one in listed for ends in one.bounds for end in ends or ()] + [0.0] * from_zero
     xs = [x for one in listed for x, _ in one.points]
     y_ticks = nice_ticks(min(ys), max(ys), 5)
     x_ticks = (
@@ -130,7 +132,7 @@ def lines(
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(f'<text class="tick" x="{middle}" y="{_HEIGHT - 5}" text-anchor="middle">{escape(x_label)}</text>')
-    if y_low < 0 < y_high:
+    if from_zero:
         y = at(x_low, 0.0)[1]
         parts.append(f'<line class="zero" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
     aside = _ASIDE if any(one.bounds for one in listed) else 0.0

@@ -160,7 +160,7 @@ def _differences(index: int, profile: Profile, hues: Mapping[str, int]) -> Drawn
             listed.append(Series(line.name, points, hues[line.name], bounds=bounds if any(bounds) else ()))
     title = f"{profile.title}{_DIFFERENCE}{_baseline(profile.lines)}"
     said = f"Differences of {len(listed)} rows to the baseline over {profile.axis}: {', '.join(profile.places)}."
-    svg = lines(f"difference{index}", title, said, listed, x_label=profile.axis, places=profile.places)
+    svg = lines(f"difference{index}", title, said, listed, x_label=profile.axis, places=profile.places, from_zero=True)
     return Drawn(
         title, svg, hues, data_table(title, ["row", profile.axis, "difference", *_TESTED[2:]], numbers, labels=2)
     )
