@@ -16,6 +16,7 @@ GRIDS = {  # trainings, rows and evaluations of all seeds
     "small": (25, 40, 120),
     "small_full": (55, 75, 225),
     "small_length": (36, 36, 108),
+    "small_attention": (27, 27, 81),
 }
 
 
@@ -43,12 +44,16 @@ def test_what_a_grid_comes_to(plans: dict[str, Plan], name: str) -> None:
     assert {column["suite"] for column in table["columns"]} == {"short", "long", "long-unshared"}
 
 
-def test_the_full_grid_and_the_lengths_share_the_trainings_of_the_small_one(plans: dict[str, Plan]) -> None:
+def test_the_full_grid_and_the_variations_share_the_trainings_of_the_small_one(plans: dict[str, Plan]) -> None:
     ids = {name: {one.id: (one.row, one.seed) for one in plan.trainings} for name, plan in plans.items()}
     assert ids["small"].keys() <= ids["small_full"].keys()
     shared = ids["small"].keys() & ids["small_length"].keys()
     assert {ids["small_length"][one] for one in shared} == {
         (f"{kind}-128", seed) for kind in ("cls", "mean", "lmk") for seed in (0, 1, 2)
+    }
+    shared = ids["small"].keys() & ids["small_attention"].keys()
+    assert {ids["small_attention"][one] for one in shared} == {
+        (f"{kind}-model", seed) for kind in ("cls", "mean", "lmk") for seed in (0, 1, 2)
     }
     evaluations = {
         name: {evaluation.id for row in plan.rows for evaluation in row.evaluations} for name, plan in plans.items()
