@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import Result
@@ -23,6 +25,7 @@ from lmk_experiments.records import (
 from lmk_experiments.records.attempts import gpu_hours, starts_of
 from lmk_experiments.report import gather, render_page
 from lmk_experiments.report.charts import nice_ticks, thinned
+from lmk_experiments.tables import load_source
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +80,8 @@ def test_the_table_has_its_marks_and_says_what_is_missing(page: tuple[str, Page]
 def test_every_chart_has_a_title_a_description_and_its_numbers(page: tuple[str, Page]) -> None:
     text, parsed = page
     svgs = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    # Columns; length and a chart of quarters for each task; loss, rate and validation.
-    assert len(svgs) == 4 + (1 + len(LENGTHS)) + 3
+    # Columns; length and quarters for each task, values and differences; loss, rate and validation.
+    assert len(svgs) == 4 + 2 * (1 + len(LENGTHS)) + 3
     ids = [value for tag, name, value in parsed.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     for svg in svgs:
@@ -92,13 +95,99 @@ def test_every_chart_has_a_title_a_description_and_its_numbers(page: tuple[str, 
 
 def test_a_bar_is_as_long_as_its_value(page: tuple[str, Page]) -> None:
     text, parsed = page
-    svg = re.findall(r"<svg.*?</svg>", text, re.DOTALL)[0]
+    svg = re.findall(r'<svg [^>]*"bars0-t.*?</svg>', text, re.DOTALL)[0]
     widths = [float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', svg)]
     values = [
         float(parsed.line(name)[1].partition(" ")[0])
         for name in ("cls (baseline)", HOSTILE, "a-row-with-a-rather-long-name-0", "bge-m3")
     ]
     assert [width / widths[0] for width in widths] == pytest.approx([value / values[0] for value in values], rel=0.01)
+
+
+def test_lines_have_whiskers_of_the_tables_spread_and_of_the_paired_differences(
+    root: ReportRoot, page: tuple[str, Page]
+) -> None:
+    text, parsed = page
+    length, quarters = (profile for profile in gather(load_grid(root.path, "study"), root.path).profiles[:2])
+    assert (length.axis, length.places) == ("length", ["512", "1,024", "2,048"])
+    assert (quarters.axis, quarters.places) == ("quarter", ["1", "2", "3", "4"])
+    svg = re.findall(r'<svg [^>]*"profile0-t.*?</svg>', text, re.DOTALL)[0]
+    spread = [cell for line in length.lines for cell in line.cells if cell is not None and cell.deviation is not None]
+    assert len(spread) > len(LENGTHS)
+    ends = [
+        (float(low), float(high)) for low, high in re.findall(r'class="bound [^"]*" d="M\S+ ([\d.]+)V([\d.]+)"', svg)
+    ]
+    middles = [float(y) for y in re.findall(r'<circle [^>]*cy="([\d.]+)"', svg)]
+    assert len(ends) == len(spread)
+    ticks = re.findall(r'y="([\d.]+)" text-anchor="end">([\d.]+)<', svg)
+    pixels = (float(ticks[0][0]) - float(ticks[1][0])) / (float(ticks[1][1]) - float(ticks[0][1]))
+    assert [low - high for low, high in ends] == pytest.approx([2 * one.deviation * pixels for one in spread], abs=0.3)
+    assert all(any(abs((low + high) / 2 - y) < 0.2 for y in middles) for low, high in ends)
+    difference = re.findall(r'<svg [^>]*"difference0-t.*?</svg>', text, re.DOTALL)[0]
+    zero = re.findall(r'class="zero" [^>]*y1="([\d.]+)"', difference)
+    assert zero == re.findall(r'y1="([\d.]+)" y2="\S+"/><text class="tick" [^>]*>0<', difference)
+    assert 'class="zero"' not in svg
+    hostile = next(line for line in length.lines if line.name == HOSTILE)
+    cell = hostile.cells[0]
+    assert cell is not None
+    assert cell.comparison is not None
+    assert cell.comparison.interval is not None
+    low, high = cell.comparison.interval
+    assert low < (cell.difference or 0.0) < high
+    shown = [f"{cell.difference:,.4g}", f"{low:,.4g}", f"{high:,.4g}"]
+    assert [HOSTILE, "512", *shown] in [line[:5] for line in parsed.lines]
+
+
+def test_the_charts_as_files(root: ReportRoot, report: Callable[..., Result], tmp_path: Path) -> None:
+    folder = tmp_path / "charts"
+    done = report("study", "--root", root.path, "--out", tmp_path / "page.html", "--figures", folder)
+    assert done.exit_code == 0, done.output
+    files = sorted(folder.iterdir())
+    page = (tmp_path / "page.html").read_text()
+    assert f"{len(files)} charts written to {folder}" in done.output
+    assert len(files) == page.count("<figure>")
+    for file in files:
+        tree = ElementTree.parse(file).getroot()
+        assert tree.tag == "{http://www.w3.org/2000/svg}svg"
+        assert not [one for one in tree.iter() if one.tag.rpartition("}")[2] in ("script", "image", "a", "b")]
+    text = (folder / "long-b-documents-b-modules.svg").read_text()
+    names = {one.text for one in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")}
+    assert {"512", "1,024", "2,048", "cls", HOSTILE, "bge-m3"} <= names
+    assert "prefers-color-scheme: dark" in text
+    again = report("study", "--root", root.path, "--out", tmp_path / "page.html", "--figures", folder)
+    assert again.exit_code == 0
+    assert sorted(folder.iterdir()) == files
+    refused = report("study", "--root", root.path, "--out", tmp_path / "page.html", "--figures", files[0])
+    assert "this is a file; name a folder" in str(refused.exception)
+
+
+def test_a_label_that_is_a_number_becomes_an_axis(root: ReportRoot) -> None:
+    record = load_grid(root.path, "study")
+    names = list(dict.fromkeys(row.row for row in record.rows))[:4]
+    labels = [["1,024", "CLS"], ["1,024", "LMK"], ["64", "CLS"], ["64", "LMK"]]
+    rows = [
+        {"row": name, "labels": label, "baseline": label[1] == "CLS"} for name, label in zip(names, labels, strict=True)
+    ]
+    spec = {
+        "columns": [{"title": "512", "suite": "long", "task": "modules-512", "metric": "ndcg_at_10"}],
+        "labels": [{"title": "Trained at"}, {"title": "Pool"}],
+        "pivot": "Pool",
+        "within": "Trained at",
+        "rows": rows,
+    }
+    first, *others = gather(replace(record, table=spec), root.path).profiles
+    assert (first.title, first.axis, first.places) == ("512", "Trained at", ["64", "1,024"])
+    assert [(line.name, line.baseline) for line in first.lines] == [("CLS", True), ("LMK", False)]
+    source = load_source(root.path, record)
+    for line in first.lines:
+        for place, cell in zip(first.places, line.cells, strict=True):
+            name = next(n for n, label in zip(names, labels, strict=True) if label == [place, line.name])
+            seeds = [source.scores.get(row.evaluations["long"], {}) for row in record.rows if row.row == name]
+            held = [100 * one["modules-512"]["ndcg_at_10"] for one in seeds if one]
+            assert cell is not None
+            assert (cell.value is None) == (not held)
+            assert cell.value is None or cell.value == pytest.approx(sum(held) / len(held))
+    assert all([line.name for line in one.lines] == names for one in others)
 
 
 def test_the_curves_have_every_seed_and_their_mean(page: tuple[str, Page]) -> None:

@@ -99,7 +99,7 @@ def build_quickstart(folder: Path, settings: Quickstart, report: Report) -> Buil
     Raises:
         ValueError: the installed packages hold too few functions to evaluate with.
     """
-    functions, packages = _read(settings.sources, report)
+    functions, packages = read_functions(settings.sources, report)
     pairs = find_pairs(functions)
     by_split: dict[str, list[Pair]] = {"train": [], "validation": [], "evaluation": []}
     modules: dict[str, dict[str, list[Function]]] = {split: defaultdict(list) for split in by_split}
@@ -157,7 +157,8 @@ def _split(function: Function, settings: Quickstart) -> str:
     return split_of(function.module, validation=settings.validation, evaluation=settings.evaluation)
 
 
-def _read(sources: tuple[Source, ...], report: Report) -> tuple[list[Function], dict[str, str | None]]:
+def read_functions(sources: tuple[Source, ...], report: Report) -> tuple[list[Function], dict[str, str | None]]:
+    """All functions of the installed ones among ``sources``, copies left out, and each package's version or None."""
     functions: list[Function] = []
     packages: dict[str, str | None] = {}
     with _no_garbage_collection():

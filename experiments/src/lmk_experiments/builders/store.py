@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from lmk_experiments.builders import quickstart
+from lmk_experiments.builders import quickstart, small
 from lmk_experiments.builders.fingerprints import content_fingerprint, remembered_fingerprint
 from lmk_experiments.builders.quickstart import Built, Quickstart, Report, build_quickstart
+from lmk_experiments.builders.small import Small, build_small
 from lmk_experiments.datasets import data_identity, is_data_reference
 from lmk_experiments.records.atomic import read_json, write_json
 
@@ -44,11 +45,17 @@ def _quickstart(name: str, title: str, settings: Quickstart) -> Builder:
     return Builder(name, title, settings.outputs, lambda folder, report: build_quickstart(folder, settings, report))
 
 
+def _small(name: str, title: str, settings: Small) -> Builder:
+    return Builder(name, title, settings.outputs, lambda folder, report: build_small(folder, settings, report))
+
+
 BUILDERS: Mapping[str, Builder] = {
     builder.name: builder
     for builder in (
         _quickstart("quickstart", "function search in installed packages", quickstart.FULL_SIZE),
         _quickstart("quickstart-tiny", "the same, a few hundred pairs and a toy model", quickstart.TINY),
+        _small("small", "function search without shared words, documents of growing length", small.SMALL),
+        _small("small-tiny", "the same, a few hundred pairs and a toy model", small.SMALL_TINY),
     )
 }
 

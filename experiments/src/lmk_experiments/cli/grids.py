@@ -68,10 +68,17 @@ def run(
     root: RootOption = DEFAULT_ROOT,
     assignments: SetOption = [],  # noqa: B006 - typer copies it
     at_once: Annotated[
-        int, typer.Option(min=1, help="Cells at a time. More than one only pays where cores are plenty.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Cells at a time. By default as many as fit: the cores that this process may use, divided by the "
+            "`cpus` that a cell asks for under `resources` (each computes with so many threads); 1 where cells ask for "
+            "GPUs, or for no number of cores.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Run a grid on this machine, one cell after another, and print its table.
+    """Run a grid on this machine, as many cells at a time as its cores hold, and print its table.
 
     What is done is never done again: stop it when you like (Ctrl-C), and the same command goes on.
     """

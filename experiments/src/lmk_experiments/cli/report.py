@@ -25,6 +25,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; default: <root>/grids/<grid>/report.html.")
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", metavar="FOLDER", help="Write every chart as an SVG file of its own, too."),
+    ] = None,
     ui: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +54,7 @@ def report(
     from lmk_experiments.grids.schema import checked_name
     from lmk_experiments.records import load_grid
     from lmk_experiments.records.atomic import write_text
-    from lmk_experiments.report import gather, render_page
+    from lmk_experiments.report import gather, render_page, write_charts
 
     where = real_root(root)
     name = grid_name(grid)
@@ -58,6 +62,8 @@ def report(
     target = out if out is not None else where / "grids" / checked_name(name) / "report.html"
     if target.is_dir():
         raise ValueError(f"--out {out}: this is a folder; name a file, for example {target / f'{record.name}.html'}")
+    if figures is not None and figures.exists() and not figures.is_dir():
+        raise ValueError(f"--figures {figures}: this is a file; name a folder")
     costs, no_costs = _costs(grid, record, where, profile)
     gathered = gather(record, where, ui=ui, costs=costs, no_costs=no_costs)
     write_text(target, render_page(gathered))
@@ -66,6 +72,8 @@ def report(
         others = f", and {more} more" if more else ""
         typer.echo(f"not done yet: {one.kind} {one.row}{f' on {one.suite}' if one.suite else ''}{others}", err=True)
     typer.echo(f"written to {target}")
+    if figures is not None:
+        typer.echo(f"{len(write_charts(gathered, figures))} charts written to {figures}")
 
 
 def _costs(typed: str, record: GridRecord, root: Path, profile: str | None) -> tuple[PlanCosts | None, str]:

@@ -27,21 +27,29 @@ DATABASE_SECONDS = 120.0
 """How long jobs wait for the database to be made."""
 
 
-def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int) -> int:
-    """Run a grid to its table and figures. Returns the exit code: 0 when every cell is done, 1 otherwise."""
+def run_grid(grid: str, root: Path, assignments: tuple[str, ...], at_once: int | None) -> int:
+    """Run a grid to its table and figures. Returns the exit code: 0 when every cell is done, 1 otherwise.
+
+    Args:
+        at_once: cells at a time; None is as many as this machine has cores for.
+    """
     from lmk_experiments.cli.show_plan import cell_state
     from lmk_experiments.jobs.check import check_data
     from lmk_experiments.jobs.fan import make_jobs
+    from lmk_experiments.jobs.room import cells_at_once, cores_here
     from lmk_slurm import run_jobs
 
     plan, record = prepare(grid, root, assignments)
     check_data(plan, lambda kind, identity: cell_state(root, kind, identity) == "done", typer.echo)
     jobs, away = make_jobs(record, root, plan), False
     waiting = [job for job in jobs if job.missing()]
+    at_once = at_once or cells_at_once(waiting, cores_here())
     if not waiting:
         typer.echo(f"{record.name}: everything is done already, under {root}")
     else:
         typer.echo(f"{record.name}: {len(jobs) - len(waiting)} of {len(jobs)} jobs are done already, under {root}")
+        if at_once > 1:
+            typer.echo(f"{at_once} cells at a time")
         beside = _mirror_beside(root, record)
         # Idle OpenMP threads sleep instead of spinning: beside other work on the same cores, spinning made a training
         # of a minute take four.

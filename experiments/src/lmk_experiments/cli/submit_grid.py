@@ -25,7 +25,7 @@ def submit_grid_file(grid: str, root: Path, assignments: tuple[str, ...], profil
     profile = load_profile(profile_name)
     if profile.scheduler == "local":
         typer.echo(f"profile {profile.profile} is this machine: running the grid here, as `lmk run` does")
-        return run_grid(grid, root, assignments, profile.at_once or 1)
+        return run_grid(grid, root, assignments, profile.at_once)
     plan, record = prepare(grid, root, assignments)
     code = take_snapshot(grid_folder(record, root) / "code", dirty=dirty)
     # The store is made here, once: a database that many jobs find missing breaks when all of them make it.

@@ -10,8 +10,9 @@ from pathlib import Path
 from lmk_experiments.grids import Plan, PlannedEvaluation, PlannedPretraining, PlannedTraining
 from lmk_experiments.grids.analyses.plan import PlannedAnalysis
 from lmk_experiments.grids.ready import needed_pretrainings
+from lmk_experiments.jobs.room import threads
 from lmk_experiments.jobs.shares import share_of
-from lmk_experiments.profiles import Facts, Profile, resources_of, shares_of, split_by
+from lmk_experiments.profiles import Facts, Profile, cpus_here, resources_of, shares_of, split_by
 from lmk_experiments.records import (
     AnalysisRecord,
     Cell,
@@ -138,7 +139,7 @@ def make_jobs(record: GridRecord, root: Path, plan: Plan, profile: Profile | Non
             shares = _share_jobs(score, readings, count)
             jobs += [*shares, replace(score, after=tuple(share.name for share in shares) or score.after)]
     jobs += [_analysis_job(one, root, before, plan, profile) for one in plan.analyses]
-    return jobs
+    return jobs if profile is not None else [replace(job, environment=threads(job.resources)) for job in jobs]
 
 
 def _analysis_job(
@@ -204,7 +205,9 @@ def _label(planned: PlannedTraining | PlannedPretraining, record: GridRecord) ->
 
 def _resources(facts: Facts, plan: Plan, profile: Profile | None) -> Resources:
     found = resources_of(facts, plan.resources, profile)
-    return replace(found, nodes=1, tasks=1) if profile is None else found
+    if profile is not None:
+        return found
+    return replace(found, nodes=1, tasks=1, cpus=cpus_here(facts, plan.resources))
 
 
 def _split(

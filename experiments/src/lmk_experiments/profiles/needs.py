@@ -48,6 +48,12 @@ def _check(facts: Facts, chosen: dict[str, Any]) -> None:
         )
 
 
+def cpus_here(facts: Facts, grid: ResourcesSection) -> int | None:
+    """The cores that the grid gives the cell with these facts on this machine; None where it doesn't say."""
+    said = [layer.cpus for layer in _layers(facts, grid, None) if "cpus" in layer.model_fields_set]
+    return said[-1] if said else None
+
+
 def split_by(grid: ResourcesSection, profile: Profile | None = None) -> str:
     """Whether one job evaluates a training on all suites (``training``) or on one (``suite``)."""
     if profile is None or "split_by" in grid.evaluate.model_fields_set:

@@ -15,6 +15,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 38
 _BAR, _LABELS, _LETTER = 22, 118, 6.4
 _LABEL_LETTERS = 17
 _STATE_LETTERS = 34
+_ASIDE = 3.5
+"""Between points of one place that have whiskers, so that these don't hide each other."""
 _POINTS = 200
 """Points of a line; of more, neighbours are averaged."""
 
@@ -32,12 +34,13 @@ class Bar:
 
 @dataclass(frozen=True)
 class Series:
-    """One line; a faint one is a seed behind its row's others."""
+    """One line; a faint one is a seed behind its row's others. ``bounds`` are the ends of a whisker at each point."""
 
     name: str
     points: Sequence[tuple[float, float]]
     hue: int = 0
     faint: bool = False
+    bounds: Sequence[tuple[float, float] | None] = ()
 
 
 def bars(identity: str, title: str, description: str, listed: Sequence[Bar]) -> str:
@@ -93,9 +96,15 @@ def lines(
     *,
     x_label: str,
     places: Sequence[str] | None = None,
+    from_zero: bool = False,
 ) -> str:
-    """Lines over steps, or over named ``places`` at x = 0, 1, ..."""
+    """Lines over steps, or over named ``places`` at x = 0, 1, ...; whiskers stand side by side.
+
+    Args:
+        from_zero: whether zero is shown, with a line, wherever the values are: for differences.
+    """
     ys = [y for one in listed for _, y in one.points]
+    ys += [end for one in listed for ends in one.bounds for end in ends or ()] + [0.0] * from_zero
     xs = [x for one in listed for x, _ in one.points]
     y_ticks = nice_ticks(min(ys), max(ys), 5)
     x_ticks = (
@@ -123,14 +132,35 @@ def lines(
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(f'<text class="tick" x="{middle}" y="{_HEIGHT - 5}" text-anchor="middle">{escape(x_label)}</text>')
-    for one in sorted(listed, key=lambda series: not series.faint):
-        points = [at(*point) for point in thinned(one.points)]
-        style = f"line{one.hue % HUES}{' faint' if one.faint else ''}{' dashed' if one.hue >= HUES else ''}"
-        drawn = "".join(f"{'L' if index else 'M'}{x:.1f} {y:.1f}" for index, (x, y) in enumerate(points))
-        parts.append(f'<path class="line {style}" d="{drawn}"><title>{escape(one.name)}</title></path>')
-        if places or len(points) == 1:
-            parts += [f'<circle class="fill{one.hue % HUES}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
+    if from_zero:
+        y = at(x_low, 0.0)[1]
+        parts.append(f'<line class="zero" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+    aside = _ASIDE if any(one.bounds for one in listed) else 0.0
+    for index, one in sorted(enumerate(listed), key=lambda pair: not pair[1].faint):
+        shift = aside * (index - (len(listed) - 1) / 2)
+        points = [(x + shift, y) for x, y in (at(*point) for point in thinned(one.points))]
+        whiskers = [ends and (at(0.0, ends[0])[1], at(0.0, ends[1])[1]) for ends in one.bounds]
+        parts += _line(one, points, whiskers, dots=bool(places) or len(points) == 1)
     return _svg(identity, title, description, _HEIGHT, parts)
+
+
+def _line(
+    one: Series,
+    points: Sequence[tuple[float, float]],
+    whiskers: Sequence[tuple[float, float] | None],
+    *,
+    dots: bool,
+) -> list[str]:
+    """A line with its dots and whiskers, all in the chart's own units."""
+    style = f"line{one.hue % HUES}{' faint' if one.faint else ''}{' dashed' if one.hue >= HUES else ''}"
+    drawn = "".join(f"{'L' if index else 'M'}{x:.1f} {y:.1f}" for index, (x, y) in enumerate(points))
+    parts = [f'<path class="line {style}" d="{drawn}"><title>{escape(one.name)}</title></path>']
+    if dots:
+        parts += [f'<circle class="fill{one.hue % HUES}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points]
+    for (x, _), ends in zip(points, whiskers, strict=False):
+        if ends is not None:
+            parts.append(f'<path class="bound line{one.hue % HUES}" d="M{x:.1f} {ends[0]:.1f}V{ends[1]:.1f}"/>')
+    return parts
 
 
 def shortened(label: str) -> str:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from lmk_experiments.costs import PlanCosts
-from lmk_experiments.elsewhere import rows_of
 from lmk_experiments.jobs.shares import share_starts
 from lmk_experiments.mirror.store import without_credentials
 from lmk_experiments.records import Cell, GridRecord, Listed, State, list_cells, read_json
 from lmk_experiments.records.attempts import Attempt, starts_of
 from lmk_experiments.records.figures import has_table
+from lmk_experiments.report.profiles import Profile, over_labels, profiles
 from lmk_experiments.tables import Comparing, Table, collect, load_source
-from lmk_experiments.tables.source import Source
-
-_NUMBERED = re.compile(r"(?P<stem>.*?)[-_ ]*(?P<number>\d+)")
-_GROUP = re.compile(r"(?P<metric>[^\[\]]+)\[(?P<key>[^\[\]=]+)=(?P<value>[^\[\]]+)\]")
-
-_PREFERRED = ("main_score", "ndcg_at_10", "precision_at_1")
 
 
 @dataclass(frozen=True)
@@ -58,22 +50,6 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """Quality over something that has an order: lengths of documents, or places of the evidence.
-
-    Attributes:
-        title: of the chart; ``axis`` is what the places are.
-        places: names of the places, in order.
-        values: row to its values at the places (mean over seeds), ``None`` where there is none.
-    """
-
-    title: str
-    axis: str
-    places: list[str]
-    values: dict[str, list[float | None]]
-
-
-@dataclass(frozen=True)
 class Gathered:
     """Everything of a report.
 
@@ -81,6 +57,7 @@ class Gathered:
         table: ``None`` where the grid has no rows.
         costs: the estimate; ``None`` where the grid file cannot be planned any more, and ``no_costs`` says why.
         curves: metric to the trainings' curves.
+        profiles: the charts over lengths and places.
     """
 
     root: Path
@@ -135,7 +112,7 @@ def gather(
     )
     cells = [_ran(one, ui) for one in list_cells(record, root)]
     configs = {one.cell.id: config for one in cells if one.kind != "evaluation" and (config := _config(one.cell))}
-    shown = profiles(record, source)
+    shown = [*over_labels(record, source), *profiles(record, source)]
     return Gathered(root, record, table, cells, _curves(cells), shown, costs, no_costs, configs)
 
 
@@ -187,61 +164,3 @@ def _curves(cells: list[Ran]) -> dict[str, list[Curve]]:
         return (order.index(name) if name in order else 2 if name.startswith("validation/") else 3, name)
 
     return {name: found[name] for name in sorted(found, key=rank)}
-
-
-def profiles(record: GridRecord, source: Source) -> list[Profile]:
-    """Quality against length (numbered tasks of a suite, or numbered splits of a task) and against place (groups)."""
-    found: list[Profile] = []
-    for suite, tasks in source.tasks.items():
-        title = source.titles.get(suite, suite)
-        stems: dict[str, dict[int, str]] = {}
-        for task in tasks:
-            if match := _NUMBERED.fullmatch(task):
-                stems.setdefault(match["stem"], {})[int(match["number"])] = task
-        for stem, numbered in stems.items():
-            if len(numbered) > 1:
-                places = [(f"{number:,}", numbered[number], "main_score") for number in sorted(numbered)]
-                found.append(_profile(record, source, suite, f"{title}: {stem}", "length", places))
-        for task in tasks:
-            found += _by_group(record, source, suite, task, title)
-    return [one for one in found if any(value is not None for values in one.values.values() for value in values)]
-
-
-def _by_group(record: GridRecord, source: Source, suite: str, task: str, title: str) -> list[Profile]:
-    held: dict[tuple[str, str], dict[str, str]] = {}
-    for row in (*record.rows, *rows_of(record)):
-        for metric in source.scores.get(row.evaluations.get(suite, ""), {}).get(task, {}):
-            if match := _GROUP.fullmatch(metric):
-                held.setdefault((match["key"], match["metric"]), {})[match["value"]] = metric
-    found = []
-    for key in dict.fromkeys(key for key, _ in held):
-        metric = next(name for name in (*_PREFERRED, *_names(held, key)) if (key, name) in held)
-        values = held[key, metric]
-        numbers = {value: match for value in values if (match := _NUMBERED.fullmatch(value))}
-        if len(values) < 2 or (key in ("split", "subset") and len(numbers) < len(values)):
-            continue
-        ordered = sorted(values, key=lambda value: (int(numbers[value]["number"]) if value in numbers else 0, value))
-        axis = "length" if key == "split" else key
-        places = [(numbers[v]["number"] if v in numbers else v, task, values[v]) for v in ordered]
-        found.append(_profile(record, source, suite, f"{title}: {task}, by {axis}", axis, places))
-    return found
-
-
-def _names(held: Mapping[tuple[str, str], Any], key: str) -> list[str]:
-    return [name for other, name in held if other == key]
-
-
-def _profile(
-    record: GridRecord, source: Source, suite: str, title: str, axis: str, places: list[tuple[str, str, str]]
-) -> Profile:
-    values: dict[str, list[float | None]] = {}
-    rows = (*record.rows, *rows_of(record))
-    for name in dict.fromkeys(row.row for row in rows):
-        seeds = [row for row in rows if row.row == name]
-        line: list[float | None] = []
-        for _, task, metric in places:
-            scores = [source.scores.get(seed.evaluations.get(suite, ""), {}).get(task, {}) for seed in seeds]
-            held = [100 * one[metric] for one in scores if metric in one]
-            line.append(sum(held) / len(held) if held else None)
-        values[name] = line
-    return Profile(title, axis, [place for place, _, _ in places], values)

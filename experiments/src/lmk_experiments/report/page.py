@@ -21,9 +21,9 @@ def render_page(gathered: Gathered) -> str:
     title = record.title or record.name
     parts = {
         "Results": ("table", table_part(gathered)),
-        "Values with intervals": ("bars", bars_part(gathered)),
         "Length and place": ("profiles", profiles_part(gathered)),
         "Analyses": ("analyses", analyses_part(gathered)),
+        "Values with intervals": ("bars", bars_part(gathered)),
         "Training": ("curves", curves_part(gathered)),
         "Cost": ("cost", cost_part(gathered)),
         "What ran where": ("where", where_part(gathered)),

@@ -20,6 +20,11 @@ _NIGHT = (
     "--ink: #e6e9ed; --soft: #a3adb8; --paper: #14181d; --card: #1c2128; --rule: #3b434c; --bad: #ff8a80; "
     f"{_hues(_DARK)}"
 )
+_CHARTS = """
+.grid { stroke: var(--rule); } .whisker { stroke: var(--ink); fill: none; stroke-width: 1.3; }
+.line { fill: none; stroke-width: 1.8; } .bound { fill: none; stroke-width: 1.3; } .zero { stroke: var(--ink); }
+.faint { opacity: .35; stroke-width: 1; } .dashed { stroke-dasharray: 5 3; }
+""".strip()
 
 # Two covers that move with the table and two shadows that do not: a shadow shows where there is more to see.
 SCROLL_HINT = (
@@ -67,9 +72,7 @@ figure {{ margin: 0; padding: .6rem; background: var(--card); border-radius: 6px
 figcaption {{ font-weight: 600; font-size: .9rem; margin-bottom: .3rem; }}
 svg {{ display: block; width: 100%; height: auto; max-width: 30rem; }}
 svg text {{ font: 11px system-ui, sans-serif; fill: var(--ink); }} svg .tick {{ fill: var(--soft); }}
-.grid {{ stroke: var(--rule); }} .whisker {{ stroke: var(--ink); fill: none; stroke-width: 1.3; }}
-.line {{ fill: none; stroke-width: 1.8; }}
-.faint {{ opacity: .35; stroke-width: 1; }} .dashed {{ stroke-dasharray: 5 3; }}
+{_CHARTS}
 .legend {{ display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0; margin: .3rem 0 .6rem; list-style: none; }}
 .legend span {{ display: inline-block; width: 1.4rem; height: .55rem; margin-right: .4rem; border-radius: 2px; }}
 .legend .striped {{ background-image: linear-gradient(90deg, transparent 60%, var(--paper) 60%);
@@ -90,3 +93,13 @@ pre {{ overflow-x: auto; background: var(--card); padding: .6rem; font-size: .8r
   figure details, .configs {{ display: none; }}
 }}
 """
+
+CHART_STYLE = f"""
+svg {{ {_PAPER} }}
+@media (prefers-color-scheme: dark) {{ svg {{ {_NIGHT} }} }}
+text {{ font: 11px system-ui, sans-serif; fill: var(--ink); }} .tick {{ fill: var(--soft); }}
+.title {{ font-weight: 600; font-size: 12px; }} .paper {{ fill: var(--paper); }}
+{_CHARTS}
+{_CLASSES}
+"""
+"""Of a chart in a file of its own."""
