@@ -20,6 +20,7 @@ from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.cells import PARENT, write_cell
 from lmk_experiments.mirror.live.beside import live_seconds
 from lmk_experiments.mirror.lock import LockedError
+from lmk_experiments.mirror.names import cut
 from lmk_experiments.mirror.read import runs_with
 from lmk_experiments.mirror.store import ROOT_ID, Store, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Place, places, wanted
@@ -34,6 +35,7 @@ CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 5
 MOST_TIMES = 20
 """Of a server that does not answer the tries become rarer, up to so many times the usual pause."""
+REASON_CHARACTERS = 250
 LAST_SECONDS = 20.0
 """How long this process outlives its job, in seconds."""
 LOCK_SECONDS = 3.0
@@ -124,10 +126,11 @@ class Follower:
     def _failed(self, error: Exception) -> None:
         if not self.away:
             address = without_credentials(tracking_uri(self.root))
-            reason = explain(error, address, tracking_uri(self.root))
+            # The cause alone: what the store's own error advises is said here in other words.
+            reason = explain(error.__cause__ or error, address, tracking_uri(self.root))
             self.say(
                 f"the tracking server {address} cannot be used now; the job goes on, its records are complete, and "
-                f"`lmk sync` fills in later ({reason})"
+                f"`lmk sync` fills in later ({cut(reason, REASON_CHARACTERS)})"
             )
         self.away += 1
         self.due = time.monotonic() + self.seconds * min(MOST_TIMES, 2 ** min(self.away, 10))
