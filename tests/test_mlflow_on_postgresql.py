@@ -145,7 +145,7 @@ class Team:
 
     def wait(self) -> str:
         """What it printed until it said where it is found."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 540
         while "export LMK_STORE=" not in (said := self.log.read_text()):
             assert self.process.poll() is None, said
             assert time.monotonic() < deadline, said
