@@ -145,7 +145,7 @@ class Team:
 
     def wait(self) -> str:
         """What it printed until it said where it is found."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 540
         while "export LMK_STORE=" not in (said := self.log.read_text()):
             assert self.process.poll() is None, said
             assert time.monotonic() < deadline, said
@@ -240,7 +240,7 @@ def test_two_people_with_a_login_share_a_server_and_leave_no_secret_anywhere(
     assert stat.S_IMODE((team.folder / "login.ini").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("word", ["password1234", "short"])
+@pytest.mark.parametrize("word", ["password1234", "Zq7"])
 def test_a_known_or_short_password_of_the_administrator_is_refused(word: str, tmp_path: Path) -> None:
     ended = subprocess.run(
         [*LMK, "serve", "--folder", str(tmp_path / "x"), "--auth", "--port", str(free_port())],

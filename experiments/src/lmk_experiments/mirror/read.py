@@ -16,6 +16,8 @@ from lmk_experiments.records import GridRecord
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
+_RUNS_A_PAGE = 200
+"""A request for more of them may take a busy server longer than a client waits."""
 Scores = dict[str, dict[str, float]]
 """Task to metric to value, as in an evaluation's ``DONE.json``."""
 
@@ -69,7 +71,11 @@ def runs_with(store: Store, kind: Kind, tags: Mapping[str, str]) -> dict[str, Ru
     runs: dict[str, Run] = {}
     while True:
         page = store.client.search_runs(
-            [store.experiments[kind]], asked, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+            [store.experiments[kind]],
+            asked,
+            max_results=_RUNS_A_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
         )
         runs.update({run.info.run_id: run for run in page if tags.items() <= run.data.tags.items()})
         token = page.token

@@ -177,20 +177,17 @@ def make_tables(uri: str, artifacts: str, *, wait_seconds: float = 30.0, upgrade
         StoreError: the database cannot be reached, or has the tables of another MLflow.
         LockedError: another process is at it and does not end.
     """
-    from mlflow.store.db.utils import _upgrade_db
+    from mlflow.store.db.utils import _get_latest_schema_revision, _upgrade_db, create_sqlalchemy_engine
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     try:
-        with alone_in(uri, wait_seconds=wait_seconds):
-            try:
-                SqlAlchemyStore(uri, artifacts)
-            except Exception as error:
-                if "out-of-date database schema" not in str(error):
-                    raise
+        with alone_in(uri, wait_seconds=wait_seconds) as version:
+            # MLflow itself refuses some older tables, and upgrades others without a word.
+            if version not in (None, _get_latest_schema_revision()):
                 if not upgrade:
                     _upgrade(uri)
-                _upgrade_db(SqlAlchemyStore._engine_map[uri])
-                SqlAlchemyStore(uri, artifacts)
+                _upgrade_db(create_sqlalchemy_engine(uri))
+            SqlAlchemyStore(uri, artifacts)
     except WorkFailed:
         raise
     except Exception as error:
@@ -249,7 +246,7 @@ def _upgrade(uri: str) -> None:
     if file is None:
         raise StoreError(
             f"{without_credentials(uri)} has the schema of another version of MLflow; whoever looks after it can back "
-            "it up and run `mlflow db upgrade`, or use the version that made it"
+            "it up and run `lmk serve --upgrade` or `mlflow db upgrade`, or use the version that made it"
         )
     kept = file.with_name(f"{file.name}.before-upgrade")
     shutil.copy2(file, kept)

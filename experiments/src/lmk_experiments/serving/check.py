@@ -19,7 +19,7 @@ class CheckError(WorkFailed):
     """The server runs and cannot be used."""
 
 
-def check_server(command: ServerCommand, server: subprocess.Popen[bytes], *, seconds: float = 180.0) -> list[str]:
+def check_server(command: ServerCommand, server: subprocess.Popen[bytes], *, seconds: float = 480.0) -> list[str]:
     """Wait until the server answers, then ask it something under each of its names.
 
     Its /health is no evidence: it says that all is well where every other page is refused.

@@ -11,7 +11,7 @@ from lmk_experiments.mirror.address.trouble import StoreError
 EXTRA = "lmk-experiments[postgresql]"
 _DRIVERS = ("psycopg", "psycopg2")
 _LOCK = 0x6C6D6B  # "lmk": one number for all of a database
-_CONNECT_SECONDS = 10
+_CONNECT_SECONDS = 30
 
 
 def is_postgres(uri: str) -> bool:
@@ -38,11 +38,14 @@ def with_driver(uri: str) -> str:
 
 
 @contextlib.contextmanager
-def alone_in(uri: str, *, wait_seconds: float) -> Generator[None]:
+def alone_in(uri: str, *, wait_seconds: float) -> Generator[str | None]:
     """Be the only one, of all machines, that makes or changes the schema of this database.
 
     MLflow itself locks a file of one machine's folder for temporary files. The lock lasts as long as a transaction, so
     that it also holds through a pooler of connections, and is gone with the process.
+
+    Yields:
+        The version of the tables that are there, or ``None`` where there are none.
 
     Raises:
         StoreError: another process holds it for longer than ``wait_seconds``.
@@ -66,4 +69,5 @@ def alone_in(uri: str, *, wait_seconds: float) -> Generator[None]:
             raise StoreError(
                 f"another process has been making or upgrading the tables for {wait_seconds:.0f} seconds; try again"
             ) from None
-        yield
+        noted = connection.execute(sqlalchemy.text("SELECT to_regclass('alembic_version')")).scalar() is not None
+        yield connection.execute(sqlalchemy.text("SELECT version_num FROM alembic_version")).scalar() if noted else None
