@@ -134,7 +134,7 @@ def test_names_and_needs_are_not(folder: Path) -> None:
     assert only(planned(folder, {**ATTENTION, "texts": "moved.jsonl"}, train=ROWS)) == plain
     (folder / "moved.jsonl").write_text('{"text": "others"}\n')
     assert only(planned(folder, {**ATTENTION, "texts": "moved.jsonl"}, train=ROWS)) != plain
-    changed = [{**ROWS[0], "precision": "fp32"}, ROWS[1]]
+    changed = [{**ROWS[0], "optim": {**TRAIN["optim"], "steps": 11}}, ROWS[1]]
     (folder / "moved.jsonl").rename(folder / "texts.jsonl")
     assert only(planned(folder, ATTENTION, train=changed)) != only(planned(folder, ATTENTION, train=ROWS))
 
