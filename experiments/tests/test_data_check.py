@@ -29,7 +29,7 @@ def test_check_tells_what_a_file_holds(lmk: Callable[..., Result], tmp_path: Pat
         "1 rows repeat another one; 1 more share their positive with another one",
         "key_not_read:type: 1",
         "without_negatives: 1",
-        "1 files, 3 rows, 0 faults",
+        "1 file, 3 rows, 0 faults",
     ):
         assert line in done.output
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -128,16 +129,12 @@ def test_rows_from_elsewhere_can_be_compared(tmp_path: Path):
 def test_lengths_prints_what_each_maximum_length_cuts():
     from lmk_experiments.cli.analyze_show import summary_text
 
-    class Told:
-        summary = [{"data": "docs", "texts": 2}]
-        tables = {
-            "cut": [
-                {"data": "docs", "max_length": 512, "texts_cut": 0.5, "tokens_lost": 0.125},
-                {"data": "docs", "max_length": 8192, "texts_cut": 0.0, "tokens_lost": 0.0},
-            ]
-        }
-
-    lines = summary_text(Told()).splitlines()
+    cut = [
+        {"data": "docs", "max_length": 512, "texts_cut": 0.5, "tokens_lost": 0.125},
+        {"data": "docs", "max_length": 8192, "texts_cut": 0.0, "tokens_lost": 0.0},
+    ]
+    told = SimpleNamespace(summary=[{"data": "docs", "texts": 2}], tables={"cut": cut})
+    lines = summary_text(told).splitlines()
     assert lines[-4].split() == ["cut", "at", "a", "maximum", "length", "of", "512", "8,192"]
     assert lines[-2].split() == ["docs:", "texts", "cut", "50.0%", "0.0%"]
     assert lines[-1].split() == ["docs:", "tokens", "lost", "12.5%", "0.0%"]

@@ -70,7 +70,7 @@ def test_a_model_that_is_not_here(
     model: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = said(("evaluate", model, "--suite", "s"), monkeypatch, capsys)
-    assert told.startswith(f"error: {model}: there is no such folder here, and no model of this name on the hub")
+    assert told.startswith(f"error: {model}: there is no such folder here")
 
 
 def test_an_empty_folder(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,7 +102,7 @@ def refuse_missing_path(option: str, name: str) -> None:
     looks_so = is_local(name) or name.endswith("/") or name.count("/") > 1 or "\\" in name
     if looks_so and not Path(name).expanduser().exists():
         said = f"{option} {name}" if option else name
-        raise ValueError(f"{said}: there is no such folder (a model of the hub is written NAME or OWNER/NAME)")
+        raise ValueError(f"{said}: there is no such folder here (a model of the hub is written NAME or OWNER/NAME)")
 
 
 def check_model(model: str, reading: PoolingConfig | None) -> None:
