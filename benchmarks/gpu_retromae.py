@@ -1,5 +1,4 @@
-"""RetroMAE's decoder on a GPU: FlexAttention, which is used there, beside the blocks of queries, which are the
-reference.
+"""RetroMAE's decoder on a GPU: FlexAttention, which it uses there, beside the blocks of queries, the reference.
 
 Run: ``python benchmarks/gpu_retromae.py [--repetitions 7]``. Values and gradients of both, in float32 (to 1e-5) and in
 bfloat16 (to 1e-2, and 1e-3 on average), then seconds of forward and backward and the peak of memory, for one text of
@@ -11,15 +10,17 @@ there.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from suite.measuring import Report, options
+from suite.result import Result, Side
 from torch import Tensor
 
 from lmk_train.retromae.attention import Sight, blocked_attention
@@ -37,9 +38,8 @@ Attend = Callable[[Tensor, Tensor, Tensor, Sight], Tensor]
 
 def main() -> None:
     """Compares on the GPU, or says that there is none."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--small", action="store_true")
+    parser = options(__doc__, repetitions=7)
+    parser.add_argument("--small", action="store_true", help="the values alone, which a CPU can compare too")
     asked = parser.parse_args()
     if asked.small:
         small()
@@ -49,6 +49,7 @@ def main() -> None:
         return
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {HEADS} heads of {WIDTH}")
     torch.set_float32_matmul_precision("highest")
+    report, repetitions = Report(asked.json), 1 if asked.quick else asked.repetitions
     drawn = random.Random(0)
     cases = [*([length] for length in LENGTHS), [drawn.randint(64, 4096) for _ in range(8)]]
     for dtype in (torch.float32, torch.bfloat16):
@@ -58,7 +59,10 @@ def main() -> None:
         for lengths in cases:
             sight = make_sight(lengths, "cuda")
             differences = compare(sight, dtype)
-            print(f"{name_of(lengths):18} {differences}  {timed(sight, dtype, asked.repetitions)}", flush=True)
+            taken = timed(sight, dtype, repetitions)
+            print(f"{name_of(lengths):18} {differences}  {taken}", flush=True)
+            for result in taken.results(f"{name_of(lengths)} tokens, {str(dtype).removeprefix('torch.')}"):
+                report.add(result)
 
 
 def small() -> None:
@@ -120,25 +124,48 @@ def compare(sight: Sight, dtype: torch.dtype) -> str:
     return f"{largest:.1e} {average:.1e}"
 
 
-def timed(sight: Sight, dtype: torch.dtype, repetitions: int) -> str:
-    """Medians of both directions, taken in turn, and the peaks."""
-    ways: dict[str, Attend] = {"flex": flex, "blocks": blocked_attention}
-    seconds = {(way, part): [] for way in ways for part in (0, 1)}
+WAYS: dict[str, Attend] = {"flex": flex, "blocks": blocked_attention}
+PARTS = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of both ways and directions, taken in turn, and the peaks in GiB."""
+
+    seconds: dict[tuple[str, str], list[float]]
+    peaks: dict[str, float]
+
+    def __str__(self) -> str:
+        middle = {key: statistics.median(values) for key, values in self.seconds.items()}
+        times = " ".join(f"{middle[way, part]:.4f}" for part in PARTS for way in WAYS)
+        ratios = " ".join(f"{middle['blocks', part] / middle['flex', part]:.2f}" for part in PARTS)
+        return f"{times}  {ratios}  {self.peaks['flex']:.2f} {self.peaks['blocks']:.2f}"
+
+    def results(self, case: str) -> list[Result]:
+        """One a direction, and one of memory."""
+        name, found = "GPU, RetroMAE", []
+        for part in PARTS:
+            ours, peer = (Side(way, tuple(self.seconds[way, part])) for way in WAYS)
+            found.append(Result(name, f"time, {case}, {part}", ours, peer, "s"))
+        ours, peer = (Side(way, (1024 * self.peaks[way],)) for way in WAYS)
+        return [*found, Result(name, f"memory, {case}", ours, peer, "MB")]
+
+
+def timed(sight: Sight, dtype: torch.dtype, repetitions: int) -> Timed:
+    """Both directions of both ways."""
+    seconds: dict[tuple[str, str], list[float]] = {(way, part): [] for way in WAYS for part in PARTS}
     peaks = {}
-    for way, attend in ways.items():
+    for way, attend in WAYS.items():
         once(attend, sight, dtype)
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         once(attend, sight, dtype)
         peaks[way] = (torch.cuda.max_memory_allocated() - before) / 2**30
     for _ in range(repetitions):
-        for way, attend in ways.items():
-            for part, spent in enumerate(once(attend, sight, dtype)):
+        for way, attend in WAYS.items():
+            for part, spent in zip(PARTS, once(attend, sight, dtype), strict=True):
                 seconds[way, part].append(spent)
-    middle = {key: statistics.median(values) for key, values in seconds.items()}
-    times = " ".join(f"{middle[way, part]:.4f}" for part in (0, 1) for way in ways)
-    ratios = " ".join(f"{middle['blocks', part] / middle['flex', part]:.2f}" for part in (0, 1))
-    return f"{times}  {ratios}  {peaks['flex']:.2f} {peaks['blocks']:.2f}"
+    return Timed(seconds, peaks)
 
 
 def once(attend: Attend, sight: Sight, dtype: torch.dtype) -> tuple[float, float]:

@@ -54,6 +54,7 @@ BENCHMARKS = (
     ),
     Benchmark("gpu packed", "gpu_packed.py", limit=600, gpu=True),
     Benchmark("gpu train", "gpu_train.py", limit=900, gpu=True),
+    Benchmark("gpu retromae", "gpu_retromae.py", limit=600, gpu=True),
 )
 
 ALONE = {

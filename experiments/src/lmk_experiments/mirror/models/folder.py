@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -99,7 +99,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _no_project_files() -> Iterator[None]:
+def _no_project_files() -> Generator[None]:
     """MLflow would put the ``uv.lock`` and ``pyproject.toml`` of wherever we stand into the model."""
     before = os.environ.get("MLFLOW_UV_AUTO_DETECT")
     os.environ["MLFLOW_UV_AUTO_DETECT"] = "false"

@@ -91,7 +91,7 @@ class Models:
         ]
 
     def _costs_nothing(self, run: Run, files: list[Path]) -> bool:
-        folder = place.local_folder(self.store, run.info.artifact_uri)
+        folder = place.local_folder(self.store, str(run.info.artifact_uri))
         weights = [file for file in files if file.suffix == place.LINKED]
         return folder is not None and all(place.can_link(file, folder) for file in weights)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,7 +110,7 @@ def _held(store: Store, model_id: str, folder: str | None) -> Iterator[tuple[str
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
+def _patience() -> Generator[None]:
     """A server that passes 600 MB on to a cloud answers late."""
     name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
     before = os.environ.get(name)

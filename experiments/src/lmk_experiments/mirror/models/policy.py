@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 Policy = Literal["auto", "all", "none"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -25,4 +25,4 @@ def chosen_policy(given: str | None = None) -> Policy:
     if word not in POLICIES:
         source = "--models" if given else ENVIRONMENT
         raise ValueError(f"{source}: {word!r}; valid: {', '.join(POLICIES)}")
-    return cast(Policy, word)
+    return word
