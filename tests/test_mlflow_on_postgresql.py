@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 from mlflow_server import free_port
 from postgres import NEEDS_POSTGRES, PASSWORD, QUOTED, Postgres, postgres
@@ -226,7 +227,10 @@ def test_two_people_with_a_login_share_a_server_and_leave_no_secret_anywhere(
     assert losses == [{1.0}, {2.0}]
 
     secrets = [ADMIN, PASSWORD, QUOTED, *people.values(), "ada-Marker%2Fpass%401", "Marker/pass"]
-    shown = team.log.read_text() + subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
+    server = psutil.Process(team.process.pid)
+    commands = [" ".join(one.cmdline()) for one in (server, *server.children(recursive=True))]
+    assert len(commands) >= 3
+    shown = team.log.read_text() + "\n".join(commands)
     files = [path for root in (ada, bob, nobody, team.folder / "artifacts") for path in root.rglob("*")]
     texts = [path.read_bytes().decode(errors="replace") for path in files if path.is_file()]
     dump = "".join(
