@@ -15,7 +15,7 @@ from lmk_experiments.records import Cell, GridRecord, RowRecord, TrainingRecord,
 LAST = 20
 """The last step of a cell."""
 WORKER = f"""
-import sys, time
+import os, sys, time, warnings
 from pathlib import Path
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell
@@ -30,6 +30,11 @@ def work(recorder):
         if step % 4 == 0:
             saved.write_text(str(step))
         if step == hold:
+            warnings.simplefilter("ignore")  # of a process that forks beside threads, as one with data workers does
+            if os.environ.get("FORKS") and os.fork() == 0:
+                while not (folder / "go").exists():
+                    time.sleep(0.1)
+                os._exit(0)
             (folder / "held").touch()
             while not (folder / "go").exists():
                 time.sleep(0.02)
@@ -60,7 +65,10 @@ class Root:
         return training_cell(self.path, self.ids[number])
 
     def start(self, number: int = 0, hold: int = 0, **variables: str) -> subprocess.Popen[bytes]:
-        """Begin a cell, which waits after step ``hold`` until its folder has a file `go`."""
+        """Begin a cell, which waits after step ``hold`` until its folder has a file `go`.
+
+        With ``FORKS=1`` a process that it forks there, as a loader of data forks its workers, waits for that too.
+        """
         with (self.path / f"log-{number}").open("a") as log:
             return subprocess.Popen(
                 [sys.executable, "-c", WORKER, str(self.cell(number).folder), str(hold)],

@@ -169,7 +169,7 @@ def main() -> None:
 
 
 def _end_after(job: int) -> None:
-    """End this process ``LAST_SECONDS`` after its job, whatever it waits for just then: a name server, a slow import."""
+    """End this process ``LAST_SECONDS`` after its job, whatever it waits for just then, such as a name server."""
     while os.getppid() == job:
         time.sleep(1.0)
     time.sleep(LAST_SECONDS)
