@@ -15,7 +15,7 @@ import pytest
 from live_cells import LAST, Root
 from mlflow_server import Server
 
-from lmk_experiments.mirror import open_store, sync
+from lmk_experiments.mirror import sync
 from lmk_experiments.mirror.cells import write_cell
 from lmk_experiments.mirror.lock import locked
 from lmk_experiments.mirror.wanted import Place, wanted
@@ -178,7 +178,7 @@ def test_a_sync_that_looked_before_a_job_ended_does_not_call_its_run_running(mak
         go_on(root)
     assert before is not None
     assert before.status == "RUNNING"
-    writer = Writer(open_store(root.path, root.store), "somebody")
+    writer = Writer(root.opened, "somebody")
     write_cell(writer, before, None, lambda _: None, wait_seconds=10)
     assert root.runs()[root.ids[0]].info.status == "FINISHED"
 

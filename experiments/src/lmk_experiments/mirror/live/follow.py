@@ -41,6 +41,7 @@ LAST_SECONDS = 20.0
 """How long this process outlives its job, in seconds."""
 LOCK_SECONDS = 3.0
 """How long the last look at a cell waits for a sync that writes it just now, in seconds."""
+_NICE = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -152,7 +153,7 @@ def main() -> None:
     for number in _SIGNALS:  # it hears of the job's end from the job, and then has something to say
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_after, args=(job,), name="end", daemon=True).start()
-    os.nice(5)
+    _give_way()
     os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS)}
     follower = Follower(root, _say, seconds=live_seconds())
     for line in _lines(job, follower.look):
@@ -166,6 +167,13 @@ def main() -> None:
                 os.write(1, b"left\n")
     for folder in list(follower.cells):
         follower.leave(folder)
+
+
+def _give_way() -> None:
+    """Leave the processor to the job, also where the kernel shares it out by sessions, of which this has its own."""
+    os.nice(_NICE)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_NICE), encoding="utf-8")
 
 
 def _end_after(job: int) -> None:
