@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lmk_experiments.mirror import open_store
 from lmk_experiments.mirror.read import runs_of_root
+from lmk_experiments.mirror.store import Store
 from lmk_experiments.records import Cell, GridRecord, RowRecord, TrainingRecord, training_cell
 
 LAST = 20
 """The last step of a cell."""
 WORKER = f"""
-import sys, time
+import os, sys, time, warnings
 from pathlib import Path
 from lmk_experiments.jobs.work import work_on
 from lmk_experiments.records import Cell
@@ -30,6 +32,11 @@ def work(recorder):
         if step % 4 == 0:
             saved.write_text(str(step))
         if step == hold:
+            warnings.simplefilter("ignore")  # of a process that forks beside threads, as one with data workers does
+            if os.environ.get("FORKS") and os.fork() == 0:
+                while not (folder / "go").exists():
+                    time.sleep(0.1)
+                os._exit(0)
             (folder / "held").touch()
             while not (folder / "go").exists():
                 time.sleep(0.02)
@@ -37,6 +44,15 @@ def work(recorder):
 
 work_on(Cell(folder), work)
 """
+
+
+class Job(subprocess.Popen[bytes]):
+    """A job. An error in its block kills it, since it may wait there for a word that does not come any more."""
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, *rest)
 
 
 class Root:
@@ -56,13 +72,21 @@ class Root:
             None,
         ).save(path)
 
+    @cached_property
+    def opened(self) -> Store:
+        """The store, whose opening takes some requests of its own."""
+        return open_store(self.path, self.store)
+
     def cell(self, number: int = 0) -> Cell:
         return training_cell(self.path, self.ids[number])
 
-    def start(self, number: int = 0, hold: int = 0, **variables: str) -> subprocess.Popen[bytes]:
-        """Begin a cell, which waits after step ``hold`` until its folder has a file `go`."""
+    def start(self, number: int = 0, hold: int = 0, **variables: str) -> Job:
+        """Begin a cell, which waits after step ``hold`` until its folder has a file `go`.
+
+        With ``FORKS=1`` a process that it forks there, as a loader of data forks its workers, waits for that too.
+        """
         with (self.path / f"log-{number}").open("a") as log:
-            return subprocess.Popen(
+            return Job(
                 [sys.executable, "-c", WORKER, str(self.cell(number).folder), str(hold)],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
@@ -76,11 +100,11 @@ class Root:
 
     def runs(self) -> dict[str, Any]:
         """The runs of cells by id, each of them once; the grid's parent is `live`."""
-        found = list(runs_of_root(open_store(self.path, self.store), self.path.resolve(), "training").values())
+        found = list(runs_of_root(self.opened, "training").values())
         named = {str(run.data.tags.get("lmk.cell") or run.data.tags["lmk.grid"]): run for run in found}
         assert len(named) == len(found), "a cell has two runs"
         return named
 
     def steps(self, run: Any, name: str = "train/loss") -> list[int]:
-        history = open_store(self.path, self.store).client.get_metric_history(run.info.run_id, name)
+        history = self.opened.client.get_metric_history(run.info.run_id, name)
         return sorted(point.step for point in history)

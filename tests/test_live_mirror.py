@@ -16,7 +16,10 @@ from live_cells import LAST, Root
 from mlflow_server import Server
 
 from lmk_experiments.mirror import sync
+from lmk_experiments.mirror.cells import write_cell
 from lmk_experiments.mirror.lock import locked
+from lmk_experiments.mirror.wanted import Place, wanted
+from lmk_experiments.mirror.writer import Writer
 
 PATIENCE_SECONDS = 300.0
 
@@ -63,10 +66,12 @@ def test_a_job_is_seen_while_it_runs_and_finished_when_it_ends(make: Callable[..
 
 def test_a_killed_job_is_not_left_running_and_goes_on_in_the_same_run(make: Callable[..., Root]) -> None:
     root = make()
-    with root.start(hold=10) as job:
+    # What it has forked holds every pipe of its own, and lives on: its mirror sees its end all the same.
+    with root.start(hold=10, FORKS="1") as job:
         until(lambda: (root.cell().folder / "held").exists())
         until(lambda: root.ids[0] in root.runs() and len(root.steps(root.runs()[root.ids[0]])) == 10)
         job.kill()
+    until(lambda: root.runs()[root.ids[0]].info.status == "KILLED")
     sync(root.path, uri=root.store)
     runs = root.runs()
     assert {run.info.status for run in runs.values()} == {"KILLED"}
@@ -164,22 +169,61 @@ def test_a_cell_that_another_process_is_just_writing_is_left_for_the_next_sync(m
     assert sync(root.path, uri=root.store).created == 1
 
 
-def test_what_a_short_job_said_is_read_although_it_is_over(tmp_path: Path) -> None:
-    root = Root(tmp_path / "runs", "http://127.0.0.1:9")
-    with root.start(LMK_LIVE_SECONDS="0"):
-        pass
+def test_a_sync_that_looked_before_a_job_ended_does_not_call_its_run_running(make: Callable[..., Root]) -> None:
+    root = make()
+    place = Place(root.ids[0], "training", 0, grids={"live"}, rows=["row0"])
+    with root.start(hold=10, LMK_LIVE_SECONDS="0"):
+        until(lambda: (root.cell().folder / "held").exists())
+        before = wanted(root.path.resolve(), place)
+        go_on(root)
+    assert before is not None
+    assert before.status == "RUNNING"
+    writer = Writer(root.opened, "somebody")
+    write_cell(writer, before, None, lambda _: None, wait_seconds=10)
+    assert root.runs()[root.ids[0]].info.status == "FINISHED"
+
+
+def follow(root: Root, answers: int) -> tuple[int, str]:
+    """Follow a job that is over and has told of its cell, answering into ``answers``. Returns exit code and words."""
     words = "".join(json.dumps([word, str(root.cell().folder)]) + "\n" for word in ("follow", "leave"))
     gone = "1"  # the process that has started it is another one by now
     done = subprocess.run(
         [sys.executable, "-m", "lmk_experiments.mirror.live.follow", str(root.path), gone],
         input=words,
-        capture_output=True,
+        stdout=answers,
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
         env={**os.environ, "LMK_STORE": root.store},
     )
-    assert (done.returncode, done.stdout) == (0, "left\n")
-    assert f"server {root.store} cannot be used now" in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_short_job_said_is_read_although_it_is_over(tmp_path: Path, waits: bool) -> None:
+    root = Root(tmp_path / "runs", "http://127.0.0.1:9")
+    with root.start(LMK_LIVE_SECONDS="0"):
+        pass
+    heard, answers = os.pipe()
+    if not waits:
+        os.close(heard)
+    code, said = follow(root, answers)
+    os.close(answers)
+    assert code == 0
+    assert said.startswith(f"lmk: the tracking server {root.store} cannot be used now")
+    assert said.count("\n") == 1
+    if waits:
+        assert os.read(heard, 100) == b"left\n"
+        os.close(heard)
+
+
+def test_a_damaged_record_is_not_taken_for_a_server_that_is_away(tmp_path: Path) -> None:
+    root = Root(tmp_path / "runs", "http://127.0.0.1:9")
+    (root.cell().folder / "cell.json").write_text("{")
+    code, said = follow(root, subprocess.DEVNULL)
+    assert code == 0
+    assert "cell.json:1: not valid JSON" in said
+    assert "cannot be used" not in said
 
 
 def test_a_database_is_not_written_by_a_job(tmp_path: Path) -> None:

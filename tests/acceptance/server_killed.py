@@ -228,7 +228,7 @@ def complete(root: Path, server: Server) -> None:
     """One sync completes every run, and a second one writes nothing."""
     print(f"lmk sync: {sync(root, uri=server.url)}; again: {sync(root, uri=server.url).writes} writes")
     store = open_store(root, server.url)
-    for run in runs_of_root(store, root.resolve(), "training").values():
+    for run in runs_of_root(store, "training").values():
         assert run.info.status == "FINISHED", run.info
         if "lmk.cell" in run.data.tags:
             steps = [point.step for point in store.client.get_metric_history(run.info.run_id, "train/loss")]

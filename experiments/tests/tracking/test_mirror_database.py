@@ -62,7 +62,7 @@ def test_a_creation_that_is_killed_leaves_nothing_behind_that_matters(tmp_path):
     process.wait(60)
     assert [name[: len("mlflow.db.new-")] for name in _beside(tmp_path) if "journal" not in name] == ["mlflow.db.new-"]
     store = open_store(tmp_path)
-    assert sorted(store.experiments) == ["evaluation", "training"]
+    assert sorted(store.experiments) == ["analysis", "evaluation", "training"]
     assert store.warnings == ()
     assert _beside(tmp_path) == ["mlflow.db"]
 

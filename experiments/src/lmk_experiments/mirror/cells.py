@@ -11,7 +11,7 @@ from lmk_experiments.mirror.lock import locked
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.read import active_run, runs_with
 from lmk_experiments.mirror.store import ROOT_ID, Store
-from lmk_experiments.mirror.wanted import Wanted
+from lmk_experiments.mirror.wanted import Wanted, wanted
 from lmk_experiments.mirror.writer import Writer
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def write_cell(writer: Writer, cell: Wanted, known: Run | None, parent: ParentOf
     # Where nobody has ever held the lock, nobody has made a run that the caller does not know.
     asked = shared and (known is not None or (cell.cell.folder / LOCK).exists())
     with _alone(cell.cell.folder, wait_seconds) if shared else contextlib.nullcontext():
+        if shared and cell.status == "RUNNING":
+            cell = _now(cell)
         marks = Marks.load(cell.cell, store)
         run = _find(store, cell, marks, known) if asked or (shared and marks.run_id is not None) else known
         tags = _tags(store, cell, parent(run))
@@ -67,6 +69,14 @@ def write_cell(writer: Writer, cell: Wanted, known: Run | None, parent: ParentOf
             marks.save()
         writer.update(cell, run, marks, tags, fresh=fresh)
     return fresh
+
+
+def _now(cell: Wanted) -> Wanted:
+    """It may have ended since the caller looked, and its job may have said so: then nobody would mend an old word."""
+    try:
+        return wanted(cell.cell.root, cell.place) or cell
+    except ValueError:  # a file of the cell has just become unreadable: the next sync says so
+        return cell
 
 
 @contextlib.contextmanager

@@ -31,10 +31,8 @@ _MOST_REFUSALS = 3
 class Writer:
     """Writes runs of one store and counts what it wrote."""
 
-    def __init__(self, store: Store, user: str, *, live: bool = False) -> None:
+    def __init__(self, store: Store, user: str) -> None:
         self.store = store
-        self.live = live
-        """Whether a running job's own mirror writes, beside the job: what takes long is left to `lmk sync`."""
         self.user = user
         self.writes = 0
         """Calls that changed the store."""

@@ -102,5 +102,7 @@ def _start(cell: Cell) -> _Beside | None:
     except OSError as error:
         print(f"lmk: this job does not mirror itself ({error}); `lmk sync` does it later", file=sys.stderr, flush=True)
         return None
+    assert process.stdin is not None
+    os.set_blocking(process.stdin.fileno(), False)  # a process that was stopped and reads no more holds up nobody
     _beside = _Beside(process, os.getpid())
     return _beside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -40,6 +41,7 @@ LAST_SECONDS = 20.0
 """How long this process outlives its job, in seconds."""
 LOCK_SECONDS = 3.0
 """How long the last look at a cell waits for a sync that writes it just now, in seconds."""
+_NICE = 5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -88,7 +90,11 @@ class Follower:
         self.away, self.due = 0, time.monotonic() + self.seconds
 
     def _write(self, place: Place, wait_seconds: float) -> None:
-        found = wanted(self.root, place)
+        try:
+            found = wanted(self.root, place)
+        except ValueError as error:  # a record that cannot be read is no fault of the server
+            self._say_once(str(error))
+            return
         if found is None:
             return
         writer = self._open()
@@ -107,7 +113,7 @@ class Follower:
         if self.writer is None:
             uri = tracking_uri(self.root)
             _knock(uri)
-            self.writer = Writer(open_store(self.root, uri), user_name(), live=True)
+            self.writer = Writer(open_store(self.root, uri), user_name())
         return self.writer
 
     def _parent(self, store: Store, place: Place, run: Run | None) -> str | None:
@@ -146,7 +152,8 @@ def main() -> None:
     root, job = Path(sys.argv[1]).resolve(), int(sys.argv[2])
     for number in _SIGNALS:  # it hears of the job's end from the job, and then has something to say
         signal.signal(number, signal.SIG_IGN)
-    os.nice(5)
+    threading.Thread(target=_end_after, args=(job,), name="end", daemon=True).start()
+    _give_way()
     os.environ |= {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS)}
     follower = Follower(root, _say, seconds=live_seconds())
     for line in _lines(job, follower.look):
@@ -156,12 +163,25 @@ def main() -> None:
         except (ValueError, OSError) as error:  # a record that cannot be read
             _say(f"warning: {error}")
         if b'"leave"' in line:
-            os.write(1, b"left\n")
-    end = threading.Timer(LAST_SECONDS, os._exit, (0,))
-    end.daemon = True
-    end.start()
+            with contextlib.suppress(OSError):  # the job did not wait so long and has ended
+                os.write(1, b"left\n")
     for folder in list(follower.cells):
         follower.leave(folder)
+
+
+def _give_way() -> None:
+    """Leave the processor to the job, also where the kernel shares it out by sessions, of which this has its own."""
+    os.nice(_NICE)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_NICE), encoding="utf-8")
+
+
+def _end_after(job: int) -> None:
+    """End this process ``LAST_SECONDS`` after its job, whatever it waits for just then, such as a name server."""
+    while os.getppid() == job:
+        time.sleep(1.0)
+    time.sleep(LAST_SECONDS)
+    os._exit(0)
 
 
 def _lines(job: int, idle: Callable[[], None]) -> Generator[bytes]:
@@ -193,7 +213,8 @@ def _knock(uri: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"lmk: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # whoever read the job's log is gone
+        print(f"lmk: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
