@@ -53,7 +53,8 @@ def main() -> None:
     report.add(Result("resume", case, sides["ours"], sides["peer"], "s", same=same, headline=True))
     undisturbed: dict[str, Side] = {who: whole[who].side(names[who]) for who in whole}
     case = f"{STEPS} steps undisturbed, from start to saved model"
-    report.add(Result("resume", case, undisturbed["ours"], undisturbed["peer"], "s"))
+    remark = "ours also writes what makes a resumed training the same one"
+    report.add(Result("resume", case, undisturbed["ours"], undisturbed["peer"], "s", remark=remark))
 
 
 def prepare(folder: Path) -> None:

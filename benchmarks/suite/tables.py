@@ -39,11 +39,11 @@ def main_table(parts: Sequence[Part]) -> str:
     worse = sum(one.worse for one in results)
     head = (
         "| benchmark | case | ours | peer | ours takes | peer takes | times better (quartiles) | by the clock | n "
-        "| padding | limit | of the limit | equal |"
+        "| padding | limit | of the limit | equal | what to know |"
     )
-    lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|", *map(_line, results)]
+    lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|", *map(_line, results)]
     said = (
-        f"{worse} of {len(results)} are worse than their peer (also the upper quartile is below 1); the worst is first."
+        f"{worse} of {len(results)} are worse than their peer (the upper quartile too is below 1); the worst is first."
     )
     return said + "\n\n" + "\n".join(lines)
 
@@ -64,7 +64,12 @@ def _line(one: Result) -> str:
         "" if one.limit is None else f"{quantity(one.limit, one.unit)}, {one.limit_of}",
         "" if one.limit is None else f"{one.limit / one.ours.median:.0%}",
         one.same,
+        one.remark,
     ]
+    return _cells(*cells)
+
+
+def _cells(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -140,9 +145,14 @@ def short_table(parts: Sequence[Part], run: dict[str, Any]) -> str:
     if not shown:
         return NOTHING
     lines = [
-        f"| {one.benchmark}: {one.case} | {one.peer.name} | {'memory' if one.unit == 'MB' else 'time'} "
-        f"| {ratio_text(one)} |"
+        _cells(
+            f"{one.benchmark}: {one.case}",
+            one.peer.name,
+            "memory" if one.unit == "MB" else "time",
+            ratio_text(one),
+            one.remark,
+        )
         for one in shown
     ]
-    head = ["| | beside | of | times better (quartiles) |", "|---|---|---|--:|"]
+    head = ["| | beside | of | times better (quartiles) | what to know |", "|---|---|---|--:|---|"]
     return f"{run['processor']}, one thread.\n\n" + "\n".join([*head, *lines])
