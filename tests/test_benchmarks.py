@@ -99,9 +99,9 @@ def test_what_is_worse_than_its_peer_stands_first():
     lines = main_table(PARTS).splitlines()
     assert lines[0] == "1 of 3 are worse than their peer (the upper quartile too is below 1); the worst is first."
     assert lines[4].startswith(
-        "| a bench | slow \\| <odd> | ours | peer | 10.0 MB | 5.00 MB | 0.50 (0.50 to 0.50) | 0.50 | 1 |"
+        "| a bench | slow \\| <odd> | ours: 10.0 MB | peer: 5.00 MB | 0.50 (0.50 to 0.50) | 0.50 | 1 |"
     )
-    assert lines[6].endswith("| 3.00 (2.75 to 3.50) | 3.00 | 3 |  | 0.250 s, tokenizer | 25% |  |  |")
+    assert lines[6].endswith("| 3.00 (2.75 to 3.50) | 3.00 | 3 |  | 25% of 0.250 s, tokenizer |  |  |")
 
 
 def test_the_short_table_has_what_is_worse_and_what_was_chosen():

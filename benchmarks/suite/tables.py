@@ -38,10 +38,10 @@ def main_table(parts: Sequence[Part]) -> str:
         return NOTHING
     worse = sum(one.worse for one in results)
     head = (
-        "| benchmark | case | ours | peer | ours takes | peer takes | times better (quartiles) | by the clock | n "
-        "| padding | limit | of the limit | equal | what to know |"
+        "| benchmark | case | ours | peer | times better (quartiles) | by the clock | n | padding | of the limit "
+        "| equal | what to know |"
     )
-    lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|---|", *map(_line, results)]
+    lines = [head, "|---|---|---|---|--:|--:|--:|--:|---|---|---|", *map(_line, results)]
     said = (
         f"{worse} of {len(results)} are worse than their peer (the upper quartile too is below 1); the worst is first."
     )
@@ -53,16 +53,13 @@ def _line(one: Result) -> str:
     cells = [
         one.benchmark,
         one.case,
-        one.ours.name,
-        one.peer.name,
-        quantity(one.ours.median, one.unit),
-        quantity(one.peer.median, one.unit),
+        f"{one.ours.name}: {quantity(one.ours.median, one.unit)}",
+        f"{one.peer.name}: {quantity(one.peer.median, one.unit)}",
         ratio_text(one),
         "" if clock is None else f"{clock.median:.2f}",
         str(len(one.ours.values)),
         _padding(one),
-        "" if one.limit is None else f"{quantity(one.limit, one.unit)}, {one.limit_of}",
-        "" if one.limit is None else f"{one.limit / one.ours.median:.0%}",
+        "" if one.limit is None else _reached(one.limit, one),
         one.same,
         one.remark,
     ]
@@ -87,6 +84,10 @@ def quantity(value: float, unit: str) -> str:
     """
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3 if value >= 0.1 else 4
     return f"{value:,.{digits}f} {unit}"
+
+
+def _reached(limit: float, one: Result) -> str:
+    return f"{limit / one.ours.median:.0%} of {quantity(limit, one.unit)}, {one.limit_of}"
 
 
 def _padding(one: Result) -> str:
