@@ -22,6 +22,7 @@ GROUP = 8
 
 DIM = 64
 WAYS = ("chunks", "whole", "peer")
+PRICE = "chunks cost time, a second forward pass, and save memory: larger batches fit; off by default"
 EXACT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 """The C library gives freed memory back at once, so that the mark is what was needed and not how it was cut up."""
 
@@ -73,7 +74,8 @@ def compare(file: Path | None, rows: tuple[int, int], chunk: int, length: int, g
             head = place == 1
             report.add(Result("GradCache", f"memory, {texts}", ours, theirs, "MB", same=same, headline=head, **limit))
             ours, theirs = side("chunks", "seconds", 1), side(peer, "seconds", 1)
-            report.add(Result("GradCache", f"time, {texts}", ours, theirs, "s", same=same))
+            remark = PRICE if peer == "whole" else ""
+            report.add(Result("GradCache", f"time, {texts}", ours, theirs, "s", same=same, remark=remark))
 
 
 def peaks(rows: tuple[int, int], chunk: int, length: int) -> list[float]:

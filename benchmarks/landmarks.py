@@ -32,7 +32,7 @@ BUDGET, TEXTS, ROWS = 512, 32, 4
 
 
 def main() -> None:
-    given = options(__doc__, repetitions=7).parse_args()
+    given = options(__doc__, repetitions=5).parse_args()
     warnings.filterwarnings("ignore")
     sizes = GRANULARITIES[:2] if given.quick else GRANULARITIES
     report, words = Report(given.json), library_words()
@@ -83,6 +83,7 @@ def compare(
                 limit_of="matrix products",
                 conditions={"matrix_rate": rate, "shapes": SHAPES, "flops": flops, "texts": len(texts)},
                 headline=name == "32",
+                remark="what landmarks cost: they are put in, and as many states are pooled",
             )
         )
 

@@ -23,6 +23,7 @@ from suite.result import Result, Side
 ROWS, BATCH, EVERY, LENGTH = 60, 8, 5, 64
 STEPS, KILLED_AT = 13, 9
 LEARNING_RATE, TEMPERATURE = 1e-3, 0.05
+GOES_ON = "after the kill ours is the training that it would have been; the peer's rows are others"
 
 
 def main() -> None:
@@ -50,10 +51,11 @@ def main() -> None:
     same = f"{lost}; losses after it: ours {exact}, the peer's {max(differ['peer']):.1g} apart"
     sides = {who: extra[who].side(names[who]) for who in extra}
     case = f"kill -9 at step {KILLED_AT} of {STEPS}, extra time"
-    report.add(Result("resume", case, sides["ours"], sides["peer"], "s", same=same, headline=True))
+    report.add(Result("resume", case, sides["ours"], sides["peer"], "s", same=same, headline=True, remark=GOES_ON))
     undisturbed: dict[str, Side] = {who: whole[who].side(names[who]) for who in whole}
     case = f"{STEPS} steps undisturbed, from start to saved model"
-    report.add(Result("resume", case, undisturbed["ours"], undisturbed["peer"], "s"))
+    remark = "ours also writes what makes a resumed training the same one"
+    report.add(Result("resume", case, undisturbed["ours"], undisturbed["peer"], "s", remark=remark))
 
 
 def prepare(folder: Path) -> None:

@@ -20,6 +20,9 @@ from suite.result import Result, Side
 
 LENGTHS = (1024, 4096)
 HEADS, WIDTH = 2, 16
+STATES = 8
+"""Queries, keys, values and what comes out, and the gradients of each."""
+ATTEMPTS = 3
 EXACT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
 
@@ -39,7 +42,7 @@ def main() -> None:
                 note(f"{length} tokens, repetition {number + 1}: {way}")
                 found[way].append(in_a_process(way, length))
         case = f"{length:,} tokens"
-        least = 8 * length * HEADS * WIDTH * 4 / 1e6
+        least = STATES * length * HEADS * WIDTH * 4 / 1e6
         more: dict[str, Any] = {"limit": least, "limit_of": "inputs"}
         sides = [
             Side(name, tuple(one["bytes"] / 1e6 for one in found[way]))
@@ -55,7 +58,19 @@ def main() -> None:
 
 
 def in_a_process(way: str, length: int) -> dict[str, float]:
-    """`measure` in a process of its own."""
+    """`measure` in a process of its own.
+
+    A machine that is short of memory takes pages away from a process, and its mark hides what it needed; then again.
+    """
+    for _ in range(ATTEMPTS):
+        found = _in_a_process(way, length)
+        if found["bytes"] >= STATES * 4 * length * HEADS * WIDTH:
+            return found
+        note(f"{length} tokens, {way}: the mark rose by {found['bytes']:,.0f} bytes, less than its inputs; again")
+    sys.exit(f"{way}: the mark of resident memory does not rise: {ATTEMPTS} times less than the inputs' own bytes")
+
+
+def _in_a_process(way: str, length: int) -> dict[str, float]:
     command = [sys.executable, str(Path(__file__)), "--here", way, str(length)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **EXACT})
     if done.returncode:
@@ -72,7 +87,7 @@ def measure(way: str, length: int) -> dict[str, float]:
     began = time.process_time(), time.perf_counter()
     passed(way, length)
     seconds, clock = time.process_time() - began[0], time.perf_counter() - began[1]
-    return {"bytes": max(_high_water() - before, 1), "seconds": seconds, "clock": clock}
+    return {"bytes": _high_water() - before, "seconds": seconds, "clock": clock}
 
 
 def _high_water() -> int:

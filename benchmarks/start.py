@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    given = options(__doc__, repetitions=7).parse_args()
+    given = options(__doc__, repetitions=5).parse_args()
     report = Report(given.json)
     with tempfile.TemporaryDirectory() as folder:
 

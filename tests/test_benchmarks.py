@@ -19,7 +19,7 @@ sys.path.insert(0, str(FOLDER))
 
 from suite.catalogue import ALONE, BENCHMARKS, Benchmark  # noqa: E402
 from suite.machine import code_of  # noqa: E402
-from suite.measuring import interleaved  # noqa: E402
+from suite.measuring import interleaved, said  # noqa: E402
 from suite.plot import plot  # noqa: E402
 from suite.publish import PLOT, RESULTS, Run, between, blocks, filled, outside, publish, read_run  # noqa: E402
 from suite.result import Missing, Result, Side, Spread, read_results, to_line  # noqa: E402
@@ -49,7 +49,7 @@ def result(case: str, ours: list[float], peer: list[float], **more) -> Result:
 
 
 FAST = result("fast", [1.0, 2.0, 1.0], [3.0, 5.0, 4.0], unit="s", limit=0.25, limit_of="tokenizer", headline=True)
-SLOW = result("slow | <odd>", [10.0], [5.0], unit="MB")
+SLOW = result("slow | <odd>", [10.0], [5.0], unit="MB", remark="it keeps more")
 PLAIN = result("plain", [1.0], [2.0], unit="s")
 PARTS = [
     Part("one", "done", 12.0, results=[FAST, SLOW, PLAIN, Missing("a bench", "a peer", "peer not installed: x")]),
@@ -99,14 +99,21 @@ def test_what_is_worse_than_its_peer_stands_first():
     lines = main_table(PARTS).splitlines()
     assert lines[0] == "1 of 3 are worse than their peer (the upper quartile too is below 1); the worst is first."
     assert lines[4].startswith(
-        "| a bench | slow \\| <odd> | ours | peer | 10.0 MB | 5.00 MB | 0.50 (0.50 to 0.50) | 0.50 | 1 |"
+        "| a bench | slow \\| <odd> | ours: 10.0 MB | peer: 5.00 MB | 0.50 (0.50 to 0.50) | 0.50 | 1 |"
     )
-    assert lines[6].endswith("| 3.00 (2.75 to 3.50) | 3.00 | 3 |  | 0.250 s, tokenizer | 25% |  |")
+    assert lines[6].endswith("| 3.00 (2.75 to 3.50) | 3.00 | 3 |  | 25% of 0.250 s, tokenizer |  |  |")
 
 
 def test_the_short_table_has_what_is_worse_and_what_was_chosen():
     lines = short_table(PARTS, CONDITIONS).splitlines()
-    assert [line.split("|")[1].strip() for line in lines[4:]] == ["a bench: slow", "a bench: fast"]
+    assert [line.split("|")[1].strip() for line in lines[4:]] == ["a bench: slow \\", "a bench: fast"]
+
+
+def test_what_is_worse_says_why_one_would_take_it():
+    assert main_table(PARTS).splitlines()[4].endswith("|  | it keeps more |")
+    assert short_table(PARTS, CONDITIONS).splitlines()[4].endswith("| 0.50 (0.50 to 0.50) | it keeps more |")
+    assert said(SLOW).startswith("a bench: slow | <odd> beside peer: 10 and 5 MB, 2.00 times worse (2.00 to 2.00)")
+    assert said(FAST).startswith("a bench: fast beside peer: 1 and 4 s, 3.00 times better (2.75 to 3.50)")
 
 
 def test_what_failed_or_was_not_compared_is_listed_with_its_reason():
@@ -171,28 +178,30 @@ def benchmarks(*names: str, limit: float = 30) -> list[Benchmark]:
     return [Benchmark(name, f"{name}.py", expected=1, limit=limit) for name in names]
 
 
-def make(tmp_path: Path, scripts: Path, said: list[str], *, minutes: float = 5, cuda: bool = False) -> Runner:
-    return Runner(Kept(tmp_path / "kept"), scripts, minutes=minutes, cuda=lambda: cuda, say=said.append)
+def make(tmp_path: Path, scripts: Path, heard: list[str], *, minutes: float = 5, cuda: bool = False) -> Runner:
+    return Runner(Kept(tmp_path / "kept"), scripts, minutes=minutes, cuda=lambda: cuda, say=heard.append)
 
 
 def test_a_run_goes_on_after_what_fails_and_says_why(tmp_path, scripts):
-    said: list[str] = []
+    heard: list[str] = []
     gpu = Benchmark("gpu", "good.py", gpu=True)
     chosen = [*benchmarks("bad"), *benchmarks("slow", limit=1.5), gpu, *benchmarks("good")]
-    bad, slow, on_gpu, good = make(tmp_path, scripts, said).run(chosen)
+    bad, slow, on_gpu, good = make(tmp_path, scripts, heard).run(chosen)
     assert (bad.state, bad.reason, bad.results) == ("failed", "exit code 1; no disk", [FAST])
     assert (slow.state, slow.reason.partition(";")[0]) == ("failed", "killed at its limit of 2 s")
     assert (on_gpu.state, on_gpu.reason) == ("not run", NO_GPU)
     assert (good.state, good.results) == ("done", [FAST])
-    assert said[0] == "[1/4] bad: started; about 3 s left"
+    assert heard[0] == "[1/4] bad: started; about 3 s left"
+    assert (tmp_path / "kept" / "bad.log").read_text() == "no disk\n"
+    assert f"all that it said is in {tmp_path / 'kept' / 'bad.log'}" in heard[2]
 
 
 def test_the_same_command_goes_on_where_it_was(tmp_path, scripts):
-    said: list[str] = []
-    first = make(tmp_path, scripts, said).run(benchmarks("good", "bad"))
-    again = make(tmp_path, scripts, said)
+    heard: list[str] = []
+    first = make(tmp_path, scripts, heard).run(benchmarks("good", "bad"))
+    again = make(tmp_path, scripts, heard)
     assert again.run(benchmarks("good", "bad"))[0] == first[0]
-    assert "[1/2] good: kept from before" in "\n".join(said)
+    assert "[1/2] good: kept from before" in "\n".join(heard)
     assert (scripts / "good.ran").read_text() == "x"
     assert (scripts / "bad.ran").read_text() == "xx"  # what failed is tried again
     again.kept.clear(["good"])
@@ -255,6 +264,17 @@ def test_a_peer_without_an_environment_is_said_and_not_installed(tmp_path):
     with pytest.raises(NotInstalledError, match=r"peer not installed: torch==.* FlagEmbedding==1.4.0"):
         python_of("FlagEmbedding", tmp_path, install=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_index_that_cannot_be_reached_is_said_before_anything_is_fetched(tmp_path, monkeypatch):
+    from training.environments import NotInstalledError, python_of
+
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+    with pytest.raises(NotInstalledError, match=r"peer not installed: .*No matching .* for FlagEmbedding==1.4.0"):
+        python_of("FlagEmbedding", tmp_path)
 
 
 def test_lines_of_a_benchmark_that_was_killed_are_read(tmp_path):

@@ -77,9 +77,12 @@ def said(result: Result | Missing) -> str:
     ratio, ours, peer = result.ratio, result.ours.median, result.peer.median
     reached = "" if result.limit is None else f"; {result.limit / ours:.0%} of what is possible ({result.limit_of})"
     same = f"; {result.same}" if result.same else ""
+    shown, word = (ratio.median, ratio.low, ratio.high), "better"
+    if ratio.median < 1:
+        shown, word = (1 / ratio.median, 1 / ratio.high, 1 / ratio.low), "worse"
     return (
         f"{result.name}: {ours:.3g} and {peer:.3g} {result.unit}, "
-        f"{ratio.median:.2f} times better ({ratio.low:.2f} to {ratio.high:.2f}){reached}{same}"
+        f"{shown[0]:.2f} times {word} ({shown[1]:.2f} to {shown[2]:.2f}){reached}{same}"
     )
 
 

@@ -91,6 +91,8 @@ class Result:
     conditions: dict[str, Any] = field(default_factory=dict)
     headline: bool = False
     """Whether the README at the root shows it."""
+    remark: str = ""
+    """What the two do differently, and why one would take ours also where it is worse."""
 
     def __post_init__(self) -> None:
         if not self.ours.values or len(self.ours.values) != len(self.peer.values):
@@ -136,6 +138,7 @@ class Result:
             "limit_of": self.limit_of,
             "conditions": self.conditions,
             "headline": self.headline,
+            "remark": self.remark,
         }
 
     @classmethod

@@ -112,6 +112,8 @@ class Runner:
                 if part.state == "done":  # whatever failed is tried again by the next call
                     self.kept.keep(part)
                 self.say(f"{head}: {part.state} after {part.seconds:.0f} s{part.reason and ': ' + part.reason}")
+                if part.state == "failed":
+                    self.say(f"{head}: all that it said is in {self._stem(benchmark).with_suffix('.log')}")
             parts.append(part)
         return parts
 
@@ -121,7 +123,7 @@ class Runner:
         limit = min(benchmark.limit, self.until - time.monotonic())
         if limit <= 0:
             return Part(benchmark.name, "not run", reason=f"not run: the {self.minutes:g} minutes of the run were over")
-        stem = self.kept.folder / benchmark.name.replace(" ", "-")
+        stem = self._stem(benchmark)
         out, log = stem.with_suffix(".jsonl"), stem.with_suffix(".log")
         out.unlink(missing_ok=True)
         command = [sys.executable, str(self.scripts / benchmark.script), *benchmark.arguments, "--json", str(out)]
@@ -141,6 +143,9 @@ class Runner:
         if reason:
             return Part(benchmark.name, "failed", seconds, reason, results)
         return Part(benchmark.name, "done", seconds, results=results)
+
+    def _stem(self, benchmark: Benchmark) -> Path:
+        return self.kept.folder / benchmark.name.replace(" ", "-")
 
     def _wait(self, child: subprocess.Popen, began: float, limit: float, head: str, left: float, log: Path) -> str:
         """Until it ends; the reason of its failure, or nothing."""

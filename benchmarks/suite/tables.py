@@ -38,12 +38,12 @@ def main_table(parts: Sequence[Part]) -> str:
         return NOTHING
     worse = sum(one.worse for one in results)
     head = (
-        "| benchmark | case | ours | peer | ours takes | peer takes | times better (quartiles) | by the clock | n "
-        "| padding | limit | of the limit | equal |"
+        "| benchmark | case | ours | peer | times better (quartiles) | by the clock | n | padding | of the limit "
+        "| equal | what to know |"
     )
-    lines = [head, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|", *map(_line, results)]
+    lines = [head, "|---|---|---|---|--:|--:|--:|--:|---|---|---|", *map(_line, results)]
     said = (
-        f"{worse} of {len(results)} are worse than their peer (also the upper quartile is below 1); the worst is first."
+        f"{worse} of {len(results)} are worse than their peer (the upper quartile too is below 1); the worst is first."
     )
     return said + "\n\n" + "\n".join(lines)
 
@@ -53,18 +53,20 @@ def _line(one: Result) -> str:
     cells = [
         one.benchmark,
         one.case,
-        one.ours.name,
-        one.peer.name,
-        quantity(one.ours.median, one.unit),
-        quantity(one.peer.median, one.unit),
+        f"{one.ours.name}: {quantity(one.ours.median, one.unit)}",
+        f"{one.peer.name}: {quantity(one.peer.median, one.unit)}",
         ratio_text(one),
         "" if clock is None else f"{clock.median:.2f}",
         str(len(one.ours.values)),
         _padding(one),
-        "" if one.limit is None else f"{quantity(one.limit, one.unit)}, {one.limit_of}",
-        "" if one.limit is None else f"{one.limit / one.ours.median:.0%}",
+        "" if one.limit is None else _reached(one.limit, one),
         one.same,
+        one.remark,
     ]
+    return _cells(*cells)
+
+
+def _cells(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -82,6 +84,10 @@ def quantity(value: float, unit: str) -> str:
     """
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3 if value >= 0.1 else 4
     return f"{value:,.{digits}f} {unit}"
+
+
+def _reached(limit: float, one: Result) -> str:
+    return f"{limit / one.ours.median:.0%} of {quantity(limit, one.unit)}, {one.limit_of}"
 
 
 def _padding(one: Result) -> str:
@@ -140,9 +146,14 @@ def short_table(parts: Sequence[Part], run: dict[str, Any]) -> str:
     if not shown:
         return NOTHING
     lines = [
-        f"| {one.benchmark}: {one.case} | {one.peer.name} | {'memory' if one.unit == 'MB' else 'time'} "
-        f"| {ratio_text(one)} |"
+        _cells(
+            f"{one.benchmark}: {one.case}",
+            one.peer.name,
+            "memory" if one.unit == "MB" else "time",
+            ratio_text(one),
+            one.remark,
+        )
         for one in shown
     ]
-    head = ["| | beside | of | times better (quartiles) |", "|---|---|---|--:|"]
+    head = ["| | beside | of | times better (quartiles) | what to know |", "|---|---|---|--:|---|"]
     return f"{run['processor']}, one thread.\n\n" + "\n".join([*head, *lines])

@@ -36,7 +36,9 @@ class Spread:
     passages: Callable[[random.Random], float]
     """Draws the tokens of a passage."""
     steps: int
-    """Steps of one run; the first is left out."""
+    """Steps of one run."""
+    counted: int
+    """Its last steps, which are measured: where a step is short, the first one also warms up and is left out."""
 
 
 def _by_shares(lengths: Sequence[int]) -> Callable[[random.Random], float]:
@@ -51,9 +53,16 @@ def _by_shares(lengths: Sequence[int]) -> Callable[[random.Random], float]:
 
 _queries = _by_shares(_MSMARCO_QUERIES)
 SPREADS = {
-    "short": Spread("short", 32, 7, 128, 512, _by_shares(_MSMARCO_PASSAGES), steps=3),
+    "short": Spread("short", 32, 7, 128, 512, _by_shares(_MSMARCO_PASSAGES), steps=3, counted=2),
     "long": Spread(
-        "long", 2, 1, 128, 8192, lambda drawn: drawn.lognormvariate(_MLDR_LOG_MEAN, _MLDR_LOG_DEVIATION), steps=2
+        "long",
+        2,
+        1,
+        128,
+        8192,
+        lambda drawn: drawn.lognormvariate(_MLDR_LOG_MEAN, _MLDR_LOG_DEVIATION),
+        steps=2,
+        counted=2,
     ),
 }
 

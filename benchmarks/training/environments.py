@@ -14,9 +14,10 @@ PACKAGES = {
 }
 """What is installed. FlagEmbedding 1.4.0 allows transformers 5, but does not open with it (5.24 was tried)."""
 
-
 SECONDS = 420
 """How long an installation may take."""
+PROBE_SECONDS = 60
+"""How long an index may take to answer whether it has a peer."""
 
 
 class NotInstalledError(RuntimeError):
@@ -39,14 +40,12 @@ def python_of(peer: str, folder: Path, *, install: bool = True) -> Path:
         raise NotInstalledError(f"peer not installed: {named} in {place}")
     print(f"{peer}: installing {named} in {place} ...", file=sys.stderr, flush=True)
     venv.create(place, with_pip=True, clear=place.exists())
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES[peer]]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        raise NotInstalledError(f"peer not installed: pip did not end in {SECONDS} s") from None
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        why = errors[-1] if errors else done.stderr.strip()[-300:]
+    # The peer alone first, without patience: a missing index is known before anything large is fetched.
+    why = _pip(
+        python, ["--dry-run", "--no-deps", "--retries", "0", "--timeout", "10", PACKAGES[peer][1]], PROBE_SECONDS
+    )
+    why = why or _pip(python, list(PACKAGES[peer]), SECONDS)
+    if why:
         print(
             f"{peer} needs a package index, or an environment that has {named}: {python}, and {mark} with their names, "
             "one a line.",
@@ -55,3 +54,16 @@ def python_of(peer: str, folder: Path, *, install: bool = True) -> Path:
         raise NotInstalledError(f"peer not installed: pip could not install {named} ({why})")
     mark.write_text(wanted)
     return python
+
+
+def _pip(python: Path, arguments: list[str], seconds: float) -> str:
+    """Calls ``pip install``: nothing, or why it failed."""
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return f"pip did not end in {seconds:.0f} s"
+    if not done.returncode:
+        return ""
+    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    return errors[-1] if errors else done.stderr.strip()[-300:] or f"pip ended with {done.returncode}"
