@@ -12,7 +12,9 @@ import psutil
 from postgres import NEEDS_POSTGRES
 
 HERE = Path(__file__).parent
-CLUSTER = "from postgres import postgres\nwith postgres() as running:\n    print(running.folder, flush=True)\n    input()\n"
+CLUSTER = (
+    "from postgres import postgres\nwith postgres() as running:\n    print(running.folder, flush=True)\n    input()\n"
+)
 SLEEPER = (
     "import subprocess\nfrom after_death import AfterDeath\n"
     "one = subprocess.Popen(['sleep', '600'])\nwatcher = AfterDeath(f'kill -KILL {one.pid}')\n"

@@ -1,4 +1,4 @@
-"""Stores read without MLflow, whose import takes seconds: enough to see that nothing is left to write, and what is there."""
+"""Stores read without MLflow, whose import takes seconds: enough to see that nothing is left to write."""
 
 from lmk_experiments.mirror.plain.runs import NeedsMlflow, PlainClient, PlainRun
 from lmk_experiments.mirror.plain.server import ServerReader

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import NoReturn
 
 
-class NeedsMlflow(BaseException):  # noqa: N818 - it is no error, and what handles errors of a store must not take it for one
-    """There is something to write, or to read in a way that only MLflow knows."""
+class NeedsMlflow(BaseException):
+    """There is something to write, or to read in a way that only MLflow knows.
+
+    It is no ``Exception``: what handles any error of a store as a warning must not take it for one.
+    """
 
 
 @dataclass(frozen=True)

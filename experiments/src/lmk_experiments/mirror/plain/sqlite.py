@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -36,7 +36,7 @@ class SqliteReader(PlainClient):
             raise NeedsMlflow(f"{file} has another schema")
 
     @contextlib.contextmanager
-    def _open(self):
+    def _open(self) -> Generator[sqlite3.Connection]:
         place = f"file:{quote(str(self.file))}?mode=ro"
         with contextlib.closing(sqlite3.connect(place, uri=True, isolation_level=None)) as database:
             database.execute("BEGIN")
