@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import unquote
 
 
 class NeedsMlflow(BaseException):
@@ -72,7 +73,7 @@ def local_artifact(run: PlainRun, path: str) -> str:
         NeedsMlflow: it keeps them elsewhere, or has not got this one.
     """
     place = run.info.artifact_uri
-    file = Path(place.removeprefix("file://")) / path
-    if "%" in place or not file.is_absolute() or not file.is_file():
+    file = Path(unquote(place.removeprefix("file://")) if place.startswith("file:///") else place) / path
+    if not file.is_absolute() or not file.is_file():
         raise NeedsMlflow(f"{path} of run {run.info.run_id}")
     return str(file)
