@@ -48,7 +48,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def until(look: Callable[[], Any], what: str, seconds: float = 90) -> Any:
+def until(look: Callable[[], Any], what: str, seconds: float = 600) -> Any:
     """What ``look`` gives once it is true."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
@@ -77,7 +77,7 @@ class Browser:
     def _ask(self, method: str, path: str, **body: Any) -> Any:
         data = json.dumps(body).encode() if method == "POST" else None
         request = urllib.request.Request(self.driver + path, data, {"Content-Type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=120) as reply:
+        with urllib.request.urlopen(request, timeout=600) as reply:
             return json.load(reply)["value"]
 
     def open(self, url: str) -> None:

@@ -15,6 +15,8 @@ from signal import SIGKILL, Signals
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from after_death import AfterDeath
+
 START_SECONDS = 900.0
 """How long a server may take to answer on a busy machine."""
 _SMALL = {
@@ -35,6 +37,7 @@ class Server:
     options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    _watcher: AfterDeath | None = None
 
     @property
     def url(self) -> str:
@@ -50,17 +53,20 @@ class Server:
         """Start it and, with ``wait``, return when it answers."""
         self.artifacts.mkdir(parents=True, exist_ok=True)
         where = ["--host", "127.0.0.1", "--port", str(self.port), "--workers", "1"]
-        stores = ["--backend-store-uri", self.backend_uri, "--artifacts-destination", self.artifacts.as_uri()]
+        stores = ["--artifacts-destination", self.artifacts.as_uri()]
+        # The address has the password of the database: everyone on the machine reads the words of a command.
+        database = {"MLFLOW_BACKEND_STORE_URI": self.backend_uri}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "mlflow", "server", *where, *stores, *self.options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **_SMALL, **self.environment},
+                env={**os.environ, **_SMALL, **database, **self.environment},
                 cwd=self.artifacts,
                 start_new_session=True,
             )
+        self._watcher = AfterDeath(f"kill -KILL -{self.process.pid}")
         if wait:
             self.wait()
 
@@ -85,7 +91,9 @@ class Server:
         self.signal(SIGKILL)
         if self.process is not None:
             self.process.wait()
-        self.process = None
+        if self._watcher is not None:
+            self._watcher.dismiss()
+        self.process = self._watcher = None
 
     def signal(self, number: Signals) -> None:
         """Send a signal to it and its workers: after ``SIGSTOP`` it takes connections and answers none."""

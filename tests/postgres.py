@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shlex
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from after_death import AfterDeath
 
 PASSWORD = "marker-Pass/word@1"
 QUOTED = "marker-Pass%2Fword%401"
@@ -54,12 +56,15 @@ class Postgres:
 
 @contextlib.contextmanager
 def postgres() -> Generator[Postgres]:
-    """A cluster that asks for passwords over TCP; it is gone when the block ends.
+    """A cluster that asks for passwords over TCP; it is gone when the block ends, and when this process is killed.
 
     PostgreSQL refuses to run as root, so that its processes belong to the user ``postgres`` then.
     """
     # A short path: that of a unix socket has at most 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    control = [str(PROGRAMS / "pg_ctl"), "-D", str(folder / "data"), "-w", "-t", "120"]
+    stop = [*control, "-m", "immediate", "stop"]
+    watcher = AfterDeath(f"{shlex.join([*_as_user(), *stop])}; rm -rf {shlex.quote(str(folder))}")
     try:
         if os.getuid() == 0:
             user = pwd.getpwnam(_USER)
@@ -72,22 +77,25 @@ def postgres() -> Generator[Postgres]:
             port = probe.getsockname()[1]
         # Nothing that a test writes has to survive a power cut.
         options = f"-p {port} -k {folder} -h 127.0.0.1 -c fsync=off -c full_page_writes=off -c synchronous_commit=off"
-        control = [str(PROGRAMS / "pg_ctl"), "-D", str(data), "-w", "-t", "120"]
         _run([*control, "-l", str(folder / "log"), "-o", options, "start"])
         try:
             server = Postgres(folder, port)
             server.sql(f"CREATE ROLE lmk LOGIN CREATEDB PASSWORD '{PASSWORD}'")
             yield server
         finally:
-            _run([*control, "-m", "immediate", "stop"])
+            _run(stop)
     finally:
+        watcher.dismiss()
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _as_user() -> list[str]:
+    return ["setpriv", "--reuid", _USER, "--regid", _USER, "--init-groups"] if os.getuid() == 0 else []
+
+
 def _run(command: list[str]) -> str:
-    as_user = ["setpriv", "--reuid", _USER, "--regid", _USER, "--init-groups"] if os.getuid() == 0 else []
     done = subprocess.run(
-        [*as_user, *command],
+        [*_as_user(), *command],
         stdin=subprocess.DEVNULL,
         # Not a pipe: a server that stays would keep it open.
         stdout=subprocess.PIPE if "start" not in command else subprocess.DEVNULL,

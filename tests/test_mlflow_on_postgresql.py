@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
+from after_death import AfterDeath
 from mlflow_server import free_port
 from postgres import NEEDS_POSTGRES, PASSWORD, QUOTED, Postgres, postgres
 
@@ -84,7 +85,7 @@ def test_twelve_workers_open_a_fresh_database_at_once_and_write_into_it(cluster:
     uri = cluster.database("fresh")
     assert at_once(tmp_path, uri) == [(number, CELLS, []) for number in range(WORKERS)]
     names = cluster.sql("SELECT name FROM experiments ORDER BY 1", "fresh").splitlines()
-    assert names == ["Default", "lmk-evaluate", "lmk-train"]
+    assert names == ["Default", "lmk-analyze", "lmk-evaluate", "lmk-train"]
     # One run a cell and one a grid, though every root's cells have the same names.
     assert int(cluster.sql("SELECT count(*) FROM runs", "fresh")) == WORKERS * (CELLS + 1)
     assert int(cluster.sql("SELECT count(DISTINCT value) FROM tags WHERE key = 'lmk.root_id'", "fresh")) == WORKERS
@@ -143,6 +144,7 @@ class Team:
             self.process = subprocess.Popen(
                 [*LMK, *words], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+        self.watcher = AfterDeath(f"kill {self.process.pid}")
 
     def wait(self) -> str:
         """What it printed until it said where it is found."""
@@ -160,6 +162,7 @@ class Team:
     def end(self) -> None:
         self.process.terminate()
         self.process.wait(60)
+        self.watcher.dismiss()
 
 
 @pytest.fixture(scope="module")

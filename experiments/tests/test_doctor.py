@@ -62,3 +62,28 @@ def test_without_slurm_the_cluster_is_said_to_be_missing(tmp_path: Path, monkeyp
 
 def test_the_kind_of_file_system_is_found() -> None:
     assert file_system(Path("/proc/self")) == "proc"
+
+
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    [("nfs4", "warn"), ("lustre", "warn"), ("fuse.sshfs", "warn"), ("fuseblk", "ok"), ("ext4", "ok")],
+)
+def test_sqlite_on_a_network_file_system_is_warned_of(
+    kind: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LMK_STORE", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    share = tmp_path / "big share"
+    share.mkdir()
+    mounts = tmp_path / "mounts"
+    point = str(share).replace(" ", "\\040")
+    mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/home {point} {kind} rw,hard 0 0\nproc /proc proc rw 0 0\n")
+    monkeypatch.setattr("lmk_experiments.doctor.machine.MOUNTS", mounts)
+    [line] = looked(share / "runs")["tracking"]
+    assert line.startswith(level)
+    assert str(share / "runs" / "mlflow.db") in line
+    assert (f"is on {kind}, where its locks may not hold" in line) == (level == "warn")
+    assert ("export LMK_STORE=/local/disk/mlflow.db" in line) == (level == "warn")
+    # A local database is what the advice asks for.
+    monkeypatch.setenv("LMK_STORE", str(tmp_path / "local.db"))
+    assert looked(share / "runs")["tracking"][0].startswith("ok")

@@ -92,6 +92,12 @@ def root(tmp_path) -> Root:
     return Root(tmp_path / "it's a root")
 
 
+@pytest.fixture(scope="module")
+def kept_root(tmp_path_factory) -> Root:
+    """One for all tests of a module: with a database of its own, whose making takes seconds."""
+    return Root(tmp_path_factory.mktemp("kept") / "it's a root")
+
+
 @pytest.fixture
 def make_root(tmp_path) -> Callable[[str], Root]:
     return lambda name: Root(tmp_path / name)

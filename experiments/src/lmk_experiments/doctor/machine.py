@@ -6,6 +6,7 @@ import fcntl
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,10 @@ SMALL_GB = 50.0
 """A home with less room than this (GB) is no place for models and data sets."""
 ROOM_GB = 20.0
 """A root with less room than this (GB) is soon full of checkpoints."""
-_NETWORK = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "cifs", "smb", "wekafs", "afs", "9p")
+MOUNTS = Path("/proc/mounts")
+_NETWORK = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse.", "cifs", "smb", "wekafs", "panfs", "afs", "9p")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+"""How the list of mounts writes a space in a folder's name."""
 _TRY_LOCK = "import fcntl, sys\nfcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
 
@@ -165,11 +169,12 @@ def file_system(path: Path) -> str:
     """The kind of file system that ``path`` is on, such as ``ext4`` or ``nfs4``."""
     best = ("", "unknown")
     try:
-        mounts = Path("/proc/mounts").read_text().splitlines()
+        mounts = MOUNTS.read_text().splitlines()
     except OSError:
         return best[1]
     for line in mounts:
-        _, point, kind, *_ = line.split()
+        _, escaped, kind, *_ = line.split()
+        point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), escaped)
         if path.is_relative_to(point) and len(point) >= len(best[0]):
             best = (point, kind)
     return best[1]

@@ -27,10 +27,12 @@ def adopt(root: Path, store: Store, writer: Writer, held: dict[Kind, dict[str, R
     key = key_of(root, store.uri)
     if key == OWN:
         if not any(held.values()):
+            writer.may_write()
             _take_over(root, store, writer, held)
         return
     if not store.root.adopts or key in store.root.adopted:
         return
+    writer.may_write()
     for kind in KINDS:
         for run in runs_with(store, kind, {"lmk.root": str(root)}).values():
             if ROOT_ID not in run.data.tags and _is_here(root, run):

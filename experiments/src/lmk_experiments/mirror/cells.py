@@ -52,6 +52,7 @@ def write_cell(writer: Writer, cell: Wanted, known: Run | None, parent: ParentOf
         cell, known, Marks.load(cell.cell, store), _tags(store, cell, parent(known))
     ):
         return False
+    writer.may_write()
     # Where nobody has ever held the lock, nobody has made a run that the caller does not know.
     asked = shared and (known is not None or (cell.cell.folder / LOCK).exists())
     with _alone(cell.cell.folder, wait_seconds) if shared else contextlib.nullcontext():

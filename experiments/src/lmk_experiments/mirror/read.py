@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.names import parse_score_name
+from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient
 from lmk_experiments.mirror.store import ROOT_ID, Kind, Store, StoreError, open_store
 from lmk_experiments.records import GridRecord
 
@@ -41,20 +43,28 @@ def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None, seen: S
     Raises:
         StoreError: the store cannot be used.
     """
+    if seen is not None and isinstance(seen.store.client, PlainClient):
+        with contextlib.suppress(NeedsMlflow):
+            return _read(grid, seen.store, seen.evaluations)
+        seen = None
     store = open_store(root.resolve(), uri) if seen is None else seen.store
     from mlflow.exceptions import MlflowException
 
-    asked = {identity for row in grid.rows for identity in row.evaluations.values()}
     try:
-        found: dict[str, Scores] = {}
-        for run in (runs_of_root(store, "evaluation") if seen is None else seen.evaluations).values():
-            identity = run.data.tags.get("lmk.cell", "")
-            if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
-                found[identity] = _scores(store, run)
+        return _read(grid, store, runs_of_root(store, "evaluation") if seen is None else seen.evaluations)
     except (OSError, MlflowException, ValueError) as error:
         raise StoreError(
             f"cannot read scores from {store.address}: {explain(error, store.address, store.uri)}"
         ) from error
+
+
+def _read(grid: GridRecord, store: Store, runs: Mapping[str, Run]) -> dict[str, Scores]:
+    asked = {identity for row in grid.rows for identity in row.evaluations.values()}
+    found: dict[str, Scores] = {}
+    for run in runs.values():
+        identity = run.data.tags.get("lmk.cell", "")
+        if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
+            found[identity] = _scores(store, run)
     return found
 
 
@@ -65,6 +75,9 @@ def runs_of_root(store: Store, kind: Kind) -> dict[str, Run]:
 
 def runs_with(store: Store, kind: Kind, tags: Mapping[str, str]) -> dict[str, Run]:
     """All runs with these tags in one experiment, by id, oldest first."""
+    client: object = store.client
+    if isinstance(client, PlainClient):
+        return cast("dict[str, Run]", client.runs_with(store.experiments[kind], tags))
     token = None
     # A value with both kinds of quotes cannot be said in a filter, so everything is looked through below.
     asked = " and ".join(filter(None, (_filter(name, value) for name, value in tags.items())))
@@ -90,10 +103,11 @@ def _filter(name: str, value: str) -> str:
 
 def active_run(store: Store, run_id: str) -> Run | None:
     """The run with this id, unless it is unknown or was deleted."""
+    get_run = store.client.get_run
     from mlflow.exceptions import MlflowException
 
     try:
-        run = store.client.get_run(run_id)
+        run = get_run(run_id)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise

@@ -72,6 +72,11 @@ class Store:
     warnings: tuple[str, ...] = ()
 
 
+def experiment_names(prefix: str) -> dict[Kind, str]:
+    """What the experiments are called, after a prefix where there is one."""
+    return {kind: f"{prefix}/{EXPERIMENTS[kind]}" if prefix else EXPERIMENTS[kind] for kind in KINDS}
+
+
 def default_uri(root: Path) -> str:
     """The store of a root that names none: ``sqlite:///<root>/mlflow.db``."""
     return f"sqlite:///{root.resolve() / DATABASE}"
@@ -218,7 +223,7 @@ def _open(root: Path, uri: str, prefix: str, identity: RootIdentity) -> Store:
             _upgrade(uri)
             client = MlflowClient(uri)
         artifacts = artifact_root(root, uri)
-        names = {kind: f"{prefix}/{EXPERIMENTS[kind]}" if prefix else EXPERIMENTS[kind] for kind in KINDS}
+        names = experiment_names(prefix)
         experiments = {kind: _experiment(client, names[kind], artifacts) for kind in KINDS}
         return Store(uri, without_credentials(uri), client, experiments, identity, warnings)
     except StoreError:

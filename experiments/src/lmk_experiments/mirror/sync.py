@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,13 +13,16 @@ from typing import TYPE_CHECKING
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.adopt import adopt
 from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
-from lmk_experiments.mirror.ended import ended
+from lmk_experiments.mirror.known import Cells, Held
 from lmk_experiments.mirror.lock import LockedError, locked
+from lmk_experiments.mirror.looking import Looker, look_at
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import Models, chosen_policy
+from lmk_experiments.mirror.models.policy import Policy
+from lmk_experiments.mirror.plain import NeedsMlflow
 from lmk_experiments.mirror.read import Seen, runs_of_root
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
-from lmk_experiments.mirror.wanted import Place, Status, Wanted, cell_of, places, wanted
+from lmk_experiments.mirror.wanted import Status, Wanted
 from lmk_experiments.mirror.writer import Writer, digest
 from lmk_experiments.records import GridRecord, load_grid, load_grids
 from lmk_experiments.records.tickets import user_name
@@ -97,11 +102,18 @@ def sync(
     chosen = every if grids is None else [load_grid(root, name) for name in grids]
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
+            cells = Cells(root, every, chosen)
+            cells.warnings += unreadable
+
+            def work(store: Store, writer: Writer) -> SyncReport:
+                return _Sync(root, store, writer, say, wait_seconds, policy).run(cells, chosen, table_text)
+
+            looking = look_at(root, uri)
+            if looking is not None:
+                with contextlib.suppress(NeedsMlflow, OSError, LookupError, ValueError, sqlite3.Error):
+                    return work(looking, Looker(looking, ""))
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            work = _Sync(root, store, Writer(store, user or user_name()), say, wait_seconds)
-            work.models = Models(store, policy, say)
-            work.writer.warnings += unreadable
-            return work.run(every, chosen, table_text)
+            return work(store, Writer(store, user or user_name()))
     except StoreError:
         raise
     except Exception as error:
@@ -118,7 +130,13 @@ class _Sync:
     """One pass over the cells of some grids."""
 
     def __init__(
-        self, root: Path, store: Store, writer: Writer, progress: Callable[[str], None], wait_seconds: float
+        self,
+        root: Path,
+        store: Store,
+        writer: Writer,
+        progress: Callable[[str], None],
+        wait_seconds: float,
+        policy: Policy,
     ) -> None:
         self.wait_seconds = wait_seconds
         self.root = root
@@ -126,24 +144,19 @@ class _Sync:
         self.writer = writer
         self.progress = progress
         self.report = SyncReport(store.address)
-        self.models = Models(store, "none")
+        self.models = Models(store, policy, progress)
         self.held = {kind: runs_of_root(store, kind) for kind in KINDS}
         adopt(root, store, writer, self.held)
+        self.models.known = {run_id: run for runs in self.held.values() for run_id, run in runs.items()}
 
-    def run(self, every: list[GridRecord], chosen: list[GridRecord], table_text: TableText | None) -> SyncReport:
-        # A cell may stand in grids that were not asked for: its tags name them too.
-        names = {grid.name for grid in chosen}
-        found = [place for place in places(every).values() if place.grids & names]
-        over = ended(cell_of(self.root, place) for place in found)
-        cells = {
-            (place.kind, place.id): self._wanted(place, cell_of(self.root, place).folder in over) for place in found
-        }
-        started = [cell for cell in cells.values() if cell is not None]
-        self.report.waiting = len(cells) - len(started)
+    def run(self, cells: Cells, chosen: list[GridRecord], table_text: TableText | None) -> SyncReport:
+        self.writer.warnings += cells.warnings
+        started = [cell for cell in cells.wanted if cell is not None]
+        self.report.waiting = len(cells.wanted) - len(started)
         parents = {grid.name: self._parents(grid, started) for grid in chosen}
         self._cells(started, parents)
         for grid in chosen:
-            members = [cell for place, cell in zip(found, cells.values(), strict=True) if grid.name in place.grids]
+            members = cells.of(grid.name)
             for kind, parent in parents[grid.name].items():
                 self._finish_parent(parent, [cell for cell in members if cell is None or cell.place.kind == kind])
             if table_text is not None:
@@ -157,17 +170,9 @@ class _Sync:
             self.report.seen = Seen(self.store, self.held["evaluation"])
         return self.report
 
-    def _wanted(self, place: Place, over: bool) -> Wanted | None:
-        try:
-            return wanted(self.root, place, ended=over)
-        except ValueError as error:
-            # One cell with a broken file does not keep the others from the store.
-            self.writer.warnings.append(str(error))
-            return None
-
     def _cells(self, started: list[Wanted], parents: dict[str, dict[Kind, Run]]) -> None:
         """Every cell, several at once where a server answers; reported in the order of the grids."""
-        held = _Held(self.held)
+        held = Held(self.held)
         if not is_shared(self.store):
             for cell in started:
                 self._count(cell, *self._cell(cell, parents, held))
@@ -181,7 +186,7 @@ class _Sync:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]], held: _Held) -> tuple[bool, Writer]:
+    def _cell(self, cell: Wanted, parents: dict[str, dict[Kind, Run]], held: Held) -> tuple[bool, Writer]:
         """Bring one cell's run up to date: whether it is new, and what wrote it."""
         kind, writer = cell.place.kind, self.writer.another()
         known, others = held.find(cell.place, Marks.load(cell.cell, self.store))
@@ -253,30 +258,3 @@ class _Sync:
             taken = [self.writer.upload(parent, name, content) for name, content in files.items()]
             if all(taken):
                 self.writer.set_tags(parent, {"lmk.table": mark})
-
-
-class _Held:
-    """The runs that a store had when a sync began, by what is asked of them."""
-
-    def __init__(self, runs: Mapping[Kind, Mapping[str, Run]]) -> None:
-        self.runs = runs
-        self.of_cell: dict[tuple[Kind, str], list[Run]] = {}
-        self.of_grid: dict[tuple[Kind, str], list[str]] = {}
-        for kind, some in runs.items():
-            for run in some.values():
-                tags = run.data.tags
-                self.of_cell.setdefault((kind, tags.get("lmk.cell", "")), []).append(run)
-                if tags.get("lmk.kind") == "grid":
-                    self.of_grid.setdefault((kind, tags.get("lmk.grid", "")), []).append(run.info.run_id)
-
-    def find(self, place: Place, marks: Marks) -> tuple[Run | None, int]:
-        """The run of a cell: the one remembered, else the oldest one with its tags; and how many more there are."""
-        marked = None if marks.run_id is None else self.runs[place.kind].get(marks.run_id)
-        if marked is not None:
-            return marked, 0
-        found = self.of_cell.get((place.kind, place.id), [])
-        return (found[0], len(found) - 1) if found else (None, 0)
-
-    def parents(self, place: Place) -> set[str]:
-        """The ids of the runs of grids that a cell is in."""
-        return {run_id for grid in place.grids for run_id in self.of_grid.get((place.kind, grid), ())}

@@ -42,9 +42,12 @@ class Writer:
 
     def another(self) -> Writer:
         """A writer with counts of its own, for one cell: cells may be written at once."""
-        fresh = Writer(self.store, self.user)
+        fresh = type(self)(self.store, self.user)
         fresh.refusals = self.refusals
         return fresh
+
+    def may_write(self) -> None:
+        """Called before anything is written, or asked of the store in order to write."""
 
     def add(self, other: Writer) -> None:
         """Take over what another one has counted."""
@@ -54,6 +57,7 @@ class Writer:
 
     def create(self, experiment: str, name: str, tags: Mapping[str, str], start: int) -> Run:
         """A new run; whoever made it stays its user."""
+        self.may_write()
         own = {
             ROOT_ID: self.store.root.id,
             "lmk.user": self.user,
@@ -65,11 +69,14 @@ class Writer:
 
     def update(self, wanted: Wanted, run: Run, marks: Marks, tags: Mapping[str, str], *, fresh: bool) -> None:
         """Bring ``run`` to ``wanted``, its status last. ``fresh``: it was created just now and holds no curves."""
+        from mlflow.entities import Metric
+
+        scores = _scores(wanted, run)
         self._batches(
             run.info.run_id,
             params=_missing(wanted, run),
             tags=_differing(tags, run.data.tags),
-            metrics=self._scores(wanted, run),
+            metrics=[Metric(name, value, wanted.end or wanted.start, 0) for name, value in scores.items()],
         )
         for file in _files(wanted):
             self._curves(file, wanted, run, marks, fresh=fresh)
@@ -82,7 +89,7 @@ class Writer:
             marks.run_id == run.info.run_id
             and not _missing(wanted, run)
             and not _differing(tags, run.data.tags)
-            and not self._scores(wanted, run)
+            and not _scores(wanted, run)
             and all(is_read(wanted.cell.folder / file, marks.curves.get(file)) for file in _files(wanted))
             and not _unknown(wanted, marks)
             and _is_finished(run, wanted.status, wanted.end)
@@ -92,6 +99,7 @@ class Writer:
         """Set status and end from the records; what MLflow says of itself is no evidence."""
         if _is_finished(run, status, end):
             return
+        self.may_write()
         self.writes += 1
         if status in ("RUNNING", "SCHEDULED"):
             self.store.client.update_run(run.info.run_id, status=status)
@@ -110,6 +118,7 @@ class Writer:
         """Write an artifact, text or a file as it is; a refusal is a warning, since the records hold the same and the
         next sync tries again.
         """
+        self.may_write()
         if self.refusals >= _MOST_REFUSALS:
             return False
         try:
@@ -136,16 +145,6 @@ class Writer:
             file = Path(folder) / Path(name).name
             file.write_text(content, encoding="utf-8")
             repository.log_artifact(str(file), place)
-
-    def _scores(self, wanted: Wanted, run: Run) -> list[Metric]:
-        from mlflow.entities import Metric
-
-        held, time = run.data.metrics, wanted.end or wanted.start
-        return [
-            Metric(name, value, time, 0)
-            for name, value in wanted.scores.items()
-            if not (name in held and (held[name] == value or (math.isnan(held[name]) and math.isnan(value))))
-        ]
 
     def _refused(self, name: str, run: Run, reason: str) -> str:
         if self.refusals > 1:
@@ -202,6 +201,9 @@ class Writer:
         tags: Mapping[str, str] | None = None,
     ) -> None:
         """Write in as few calls as MLflow's limits allow."""
+        if not (metrics or params or tags):
+            return
+        self.may_write()
         from mlflow.entities import Param, RunTag
 
         parts = itertools.zip_longest(
@@ -228,6 +230,16 @@ def _files(wanted: Wanted) -> list[str]:
 def _missing(wanted: Wanted, run: Run) -> dict[str, str]:
     """The parameters that a run has not got. One that it has got can never change."""
     return {key: text for key, text in wanted.params.items() if key not in run.data.params}
+
+
+def _scores(wanted: Wanted, run: Run) -> dict[str, float]:
+    """The scores that a run has not got, or not with these values."""
+    held = run.data.metrics
+    return {
+        name: value
+        for name, value in wanted.scores.items()
+        if not (name in held and (held[name] == value or (math.isnan(held[name]) and math.isnan(value))))
+    }
 
 
 def _unknown(wanted: Wanted, marks: Marks) -> dict[str, tuple[str | Path, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +44,8 @@ class Models:
         self.warnings: list[str] = []
         self.writes = 0
         self.left_out: dict[str, int] = {}
+        self.known: Mapping[str, Run] = {}
+        """Runs that were read before, by their ids: whether a model is left out needs no new question."""
 
     def log(self, wanted: Wanted) -> None:
         """Log the model of a finished training, or do nothing where the marks say that it is there.
@@ -63,7 +65,7 @@ class Models:
         if marks.run_id is None or marks.artifacts.get(NAME, "").partition(" ")[2] == stamp:
             return
         try:
-            run = self.store.client.get_run(marks.run_id)
+            run = self.known.get(marks.run_id) or self.store.client.get_run(marks.run_id)
             if self.policy == "auto" and not self._costs_nothing(run, files):
                 self.left_out[wanted.place.id] = sum(file.stat().st_size for file in files)
                 return

@@ -1,0 +1,108 @@
+"""Runs of an MLflow server, over its REST API."""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+from lmk_experiments.mirror.address.credentials import PASSWORD, TOKEN, USERNAME, take_login, without_credentials
+from lmk_experiments.mirror.plain.runs import NeedsMlflow, PlainClient, PlainData, PlainInfo, PlainRun
+
+_RUNS_A_PAGE = 200
+_SECONDS = 30.0
+_OTHER_WAYS = (
+    "MLFLOW_TRACKING_AUTH",
+    "MLFLOW_TRACKING_AWS_SIGV4",
+    "MLFLOW_TRACKING_INSECURE_TLS",
+    "MLFLOW_TRACKING_SERVER_CERT_PATH",
+    "MLFLOW_TRACKING_CLIENT_CERT_PATH",
+    "MLFLOW_WORKSPACE",
+)
+"""Variables of ways to a server that only MLflow knows."""
+
+
+class ServerReader(PlainClient):
+    """Asks a server, with the login that MLflow's own client would use.
+
+    Raises:
+        NeedsMlflow: the way to it is not plain.
+        OSError, ValueError: of its methods, where it does not answer or does not answer as MLflow.
+    """
+
+    def __init__(self, uri: str) -> None:
+        if any(os.environ.get(name) for name in _OTHER_WAYS):
+            raise NeedsMlflow("another way to the server")
+        self._api = f"{without_credentials(uri).rstrip('/')}/api/2.0/mlflow"
+        self._headers = {"Content-Type": "application/json", **_login(uri)}
+
+    def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        request = Request(f"{self._api}/{path}", json.dumps(body).encode(), self._headers, method="POST")  # noqa: S310
+        with urlopen(request, timeout=_SECONDS) as reply:  # noqa: S310 - http only
+            return json.load(reply)
+
+    def experiments(self, names: Iterable[str]) -> dict[str, str]:
+        asked = list(names)
+        found: dict[str, str] = {}
+        for name in asked:
+            held = self._ask("experiments/search", {"max_results": 2, "filter": f"name = '{name}'"})
+            found |= {one["name"]: one["experiment_id"] for one in held.get("experiments", ())}
+        return {name: found[name] for name in asked if name in found}
+
+    def runs_with(self, experiment: str, tags: Mapping[str, str]) -> dict[str, PlainRun]:
+        if any("'" in value for value in tags.values()):
+            raise NeedsMlflow("a quote in a tag")
+        body = {
+            "experiment_ids": [experiment],
+            "filter": " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items()),
+            "max_results": _RUNS_A_PAGE,
+            "order_by": ["attributes.start_time ASC"],
+        }
+        runs: dict[str, PlainRun] = {}
+        token = ""
+        while True:
+            page = self._ask("runs/search", {**body, **({"page_token": token} if token else {})})
+            runs |= {run.info.run_id: run for run in map(_run, page.get("runs", ()))}
+            token = page.get("next_page_token", "")
+            if not token:
+                return {key: run for key, run in runs.items() if tags.items() <= run.data.tags.items()}
+
+
+def _login(uri: str) -> dict[str, str]:
+    held = dict(os.environ)
+    take_login(uri, held)
+    user, password, token = (held.get(name, "") for name in (USERNAME, PASSWORD, TOKEN))
+    if not (user and password):
+        file = configparser.ConfigParser(interpolation=None)
+        file.read(Path("~/.mlflow/credentials").expanduser())
+        user = user or file.get("mlflow", USERNAME.lower(), fallback="")
+        password = password or file.get("mlflow", PASSWORD.lower(), fallback="")
+    if user and password:
+        return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _run(value: Mapping[str, Any]) -> PlainRun:
+    info, data = value["info"], value.get("data", {})
+    return PlainRun(
+        PlainInfo(
+            info["run_id"],
+            info["experiment_id"],
+            info.get("run_name", ""),
+            info["status"],
+            int(info["start_time"]),
+            int(info["end_time"]) if info.get("end_time") else None,
+            info.get("artifact_uri", ""),
+            info["lifecycle_stage"],
+        ),
+        PlainData(
+            {one["key"]: float(one["value"]) for one in data.get("metrics", ())},
+            {one["key"]: one.get("value", "") for one in data.get("params", ())},
+            {one["key"]: one.get("value", "") for one in data.get("tags", ())},
+        ),
+    )

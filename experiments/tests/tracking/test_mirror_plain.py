@@ -1,0 +1,143 @@
+"""Looking at a store without MLflow: the same runs, the same numbers, and nothing that it does not see."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from lmk_experiments.mirror import open_store, sync
+from lmk_experiments.mirror.plain import NeedsMlflow, SqliteReader
+from lmk_experiments.mirror.plain.sqlite import newest_schema
+from lmk_experiments.mirror.read import runs_of_root
+from lmk_experiments.mirror.store import ROOT_ID
+from lmk_experiments.mirror.wanted import MAX_SCORES
+from lmk_experiments.records import CellRecorder, training_cell
+
+IMPORTED = (
+    "import sys\nfrom lmk_experiments.cli.main import main\n"
+    "try:\n    main()\nfinally:\n    print('mlflow' in sys.modules, file=sys.stderr)\n"
+)
+
+
+def lmk(*words: str, root: Path, uri: str | None) -> tuple[str, bool]:
+    """What a fresh `lmk` prints, and whether it imported MLflow."""
+    environment = {**os.environ, "LMK_ROOT": str(root)}
+    for name in ("LMK_STORE", "MLFLOW_TRACKING_URI"):
+        environment.pop(name, None)
+    if uri is not None:
+        environment["LMK_STORE"] = uri
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr.strip().splitlines()[-1] == "True"
+
+
+@pytest.fixture(scope="module")
+def filled(kept_root):
+    """A root with a curve, a few scores, more scores than a run's metrics hold, and a grid of them."""
+    training = kept_root.train(1, {1: 0.5, 2: 0.25})
+    few = kept_root.evaluate(11, training, {"Needle": {"main_score": 0.1 + 0.2}, "Words": {"main_score": 1 / 3}})
+    many = {"Needle": {"main_score": 0.125, **{f"at_{number}": number / 7 for number in range(MAX_SCORES)}}}
+    more = kept_root.evaluate(12, training, many, {"name": "many", "title": None, "tasks": [{"name": "Needle"}]})
+    kept_root.grid("one", [("cls", 0, training, {"tiny": few, "many": more})])
+    assert lmk("sync", root=kept_root.path, uri=None)[1]
+    return kept_root
+
+
+def test_a_table_of_a_store_with_everything_in_it_imports_no_mlflow(filled) -> None:
+    printed, imported = lmk("table", "one", root=filled.path, uri=None)
+    assert not imported
+    assert "numbers from MLflow" in printed
+    records, _ = lmk("table", "one", "--from", "records", root=filled.path, uri=None)
+    assert printed.partition("numbers from")[0] == records.partition("numbers from")[0]
+    printed, imported = lmk("sync", root=filled.path, uri=None)
+    assert not imported
+    assert "0 created, 0 updated, 3 unchanged" in printed
+
+
+def test_the_numbers_are_the_store_s_and_not_the_records(filled) -> None:
+    own = runs_of_root(open_store(filled.path), "evaluation").values()
+    folder = next(run.info.artifact_uri for run in own if run.data.tags.get("lmk.suite") == "many")
+    file = Path(unquote(folder.removeprefix("file://"))) / "scores.json"
+    before = file.read_text()
+    file.write_text(before.replace("0.125", "0.875"))
+    printed, imported = lmk("table", "one", root=filled.path, uri=None)
+    file.write_text(before)
+    assert not imported
+    assert "87.5" in printed
+    assert "12.5" not in printed
+    assert "12.5" in lmk("table", "one", root=filled.path, uri=None)[0]
+
+
+@pytest.mark.parametrize("damage", ["curve", "score", "parameter", "run", "file", "experiment", "schema", "training"])
+def test_whatever_is_missing_is_seen_and_written(damage: str, filled) -> None:
+    database = filled.path / "mlflow.db"
+    changes = {
+        "score": "DELETE FROM {} WHERE key LIKE 'tiny/%'",
+        "parameter": "DELETE FROM params WHERE key = 'max_length'",
+        "run": "UPDATE runs SET lifecycle_stage = 'deleted' WHERE name = 'cls / tiny'",
+        "experiment": "UPDATE experiments SET name = 'other' WHERE name = 'lmk-analyze'",
+        "schema": "UPDATE alembic_version SET version_num = 'unknown'",
+    }
+    if damage == "curve":
+        CellRecorder(training_cell(filled.path, f"{1:012x}").folder).metrics({"train/loss": 0.125}, 3)
+    elif damage == "file":
+        database.unlink()
+    elif damage == "training":
+        filled.grid("two", [("mean", 0, filled.train(2), {})])
+    else:
+        with sqlite3.connect(database) as held:
+            assert held.execute(changes[damage]).rowcount
+    if damage == "schema":
+        with pytest.raises(NeedsMlflow):
+            SqliteReader(database)
+        with sqlite3.connect(database) as held:
+            held.execute("UPDATE alembic_version SET version_num = ?", newest_schema())
+        return
+    printed, imported = lmk("sync", root=filled.path, uri=None)
+    assert imported
+    assert "0 created, 0 updated" not in printed or damage == "experiment"
+    printed, imported = lmk("sync", root=filled.path, uri=None)
+    assert not imported
+    assert "0 created, 0 updated" in printed
+
+
+def test_runs_are_those_that_mlflow_reads(filled) -> None:
+    store = open_store(filled.path)
+    reader = SqliteReader(filled.path / "mlflow.db")
+    assert reader.experiments(["lmk-train", "none"]) == {"lmk-train": store.experiments["training"]}
+    for kind, count in (("training", 2), ("evaluation", 3)):
+        own = runs_of_root(store, kind)
+        plain = reader.runs_with(store.experiments[kind], {ROOT_ID: store.root.id})
+        assert len(own) >= count
+        assert list(plain) == list(own)
+        for run_id, run in own.items():
+            info = plain[run_id].info
+            assert all(getattr(info, name) == getattr(run.info, name) for name in vars(info)), info
+            assert vars(plain[run_id].data) == run.data.to_dictionary()
+
+
+def test_a_server_is_asked_as_mlflow_asks_it(root, make_scores, tracking_server: str) -> None:
+    training = root.train(1, {1: 0.5})
+    evaluation = root.evaluate(11, training, make_scores(0.25, 1 / 3))
+    root.grid("one", [("cls", 0, training, {"tiny": evaluation})])
+    assert sync(root.path, uri=tracking_server).created == 2
+    _, imported = lmk("sync", root=root.path, uri=tracking_server)
+    assert not imported
+    printed, imported = lmk("table", "one", root=root.path, uri=tracking_server)
+    records, _ = lmk("table", "one", "--from", "records", root=root.path, uri=tracking_server)
+    assert printed.partition("numbers from")[0] == records.partition("numbers from")[0]
+    assert lmk("table", "one", root=root.path, uri=tracking_server) == (printed, False)
+
+
+def test_the_newest_schema_is_the_one_that_mlflow_makes(filled) -> None:
+    from lmk_experiments.mirror.database import _scripts
+
+    assert newest_schema() == _scripts().get_heads()
