@@ -83,7 +83,6 @@ def test_a_job_that_runs(cell: Cell) -> None:
     ("word", "reason", "why"),
     [
         ("CANCELLED", "DependencyNeverSatisfied", "what it waits for did not finish"),
-        ("CANCELLED", "by 1000", "cancelled"),
         ("OUT_OF_MEMORY", "", "out of memory"),
         ("TIMEOUT", "", "its time was up"),
         ("NODE_FAIL", "", "its node was lost"),
@@ -93,6 +92,10 @@ def test_a_job_that_runs(cell: Cell) -> None:
 )
 def test_a_job_that_ended_without_the_mark_has_failed(cell: Cell, word: str, reason: str, why: str) -> None:
     assert said(cell, word, reason) == ("failed", why)
+
+
+def test_a_job_that_somebody_cancelled_has_stopped(cell: Cell) -> None:
+    assert said(cell, "CANCELLED", "by 1000") == ("stopped", "cancelled")
 
 
 def test_the_cells_own_word_on_a_failure_is_better_than_the_schedulers(cell: Cell) -> None:

@@ -115,6 +115,8 @@ def _checked(layers: Layers) -> GridFile:
     needed = [] if layers.value.get("analyze") else ["train", "evaluate"]
     if "evaluate" in layers.value and "train" not in needed:
         needed.append("train")
+    if layers.value.get("evaluate", {}) is None:
+        problems.append(layers.problem(("evaluate",), "a mapping of keys to values is expected, found null"))
     for key in needed:
         if key not in layers.value:
             problems.append(layers.problem((key,), REQUIRED))
