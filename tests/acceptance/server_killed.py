@@ -114,6 +114,7 @@ def changing(root: Path, server: Server, rounds: int, times: int, seconds: float
     """Change the server under one training."""
     stretches = []
     with training(root, 0, server) as process:
+        wait_for_the_mirror(root)  # which takes seconds to begin, and would notice no change of the server meanwhile
         for first in range(0, rounds * times, times):
             for states in (("up", "silent"), ("killed", "failing")):
                 if states == ("killed", "failing"):
@@ -132,9 +133,12 @@ def changing(root: Path, server: Server, rounds: int, times: int, seconds: float
 
 
 def wait_for_the_mirror(root: Path) -> None:
-    """Until the training has noticed that the server is up: in the base of all ratios it mirrors itself."""
-    deadline = time.monotonic() + 600
-    while (text := (root / "log-0").read_text()).count("cannot be used") > text.count("answers again"):
+    """Until the training has a run and knows that the server is up: in the base of all ratios it mirrors itself."""
+    deadline, marks = time.monotonic() + 600, training_cell(root, f"{1:012x}").folder / "mlflow.json"
+    while True:
+        text = (root / "log-0").read_text()
+        if marks.exists() and text.count("cannot be used") <= text.count("answers again"):
+            return
         assert time.monotonic() < deadline, text
         time.sleep(0.2)
 
