@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from lmk_experiments.mirror import open_store
@@ -49,10 +50,12 @@ work_on(Cell(folder), work)
 class Job(subprocess.Popen[bytes]):
     """A job. An error in its block kills it, since it may wait there for a word that does not come any more."""
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is not None:
+    def __exit__(
+        self, exc_type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc_type is not None:
             self.kill()
-        super().__exit__(kind, *rest)
+        super().__exit__(exc_type, value, traceback)
 
 
 class Root:

@@ -57,8 +57,9 @@ def test_one_watcher_follows_a_root_and_says_changes_only(tmp_path: Path) -> Non
             assert watcher.wait(PATIENCE_SECONDS) == 0
         finally:
             watcher.kill()
-    assert after.count("created row0: finished") == 1
-    assert len(after) <= 4, "nothing is said where nothing changes"
+    # A slow job may have been seen while it ran.
+    (finished,) = (number for number, line in enumerate(after) if line.endswith("row0: finished"))
+    assert len(after[finished + 1 :]) <= 1, "beside the counts of that sync nothing is said where nothing changes"
     assert said.read_text().splitlines()[-1].startswith("watching ended")
     assert (root.path / "mlflow-watch.lock").read_text() == ""
 

@@ -77,5 +77,6 @@ def watch(
                 if first:
                     raise
                 said.failed(error)  # a grid that is just being written anew
+            # The first one also imports MLflow and may make a database, which no later one does.
+            time.sleep(seconds if first else max(seconds, _SHARE * (time.monotonic() - began)))
             first = False
-            time.sleep(max(seconds, _SHARE * (time.monotonic() - began)))
