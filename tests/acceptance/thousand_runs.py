@@ -1,6 +1,6 @@
 """A thousand runs: how long a sync, a sync with nothing new, and a table take on each kind of store.
 
-    python tests/acceptance/thousand_runs.py FOLDER [--stores sqlite,postgresql,server] [--trainings 100] [--workers 12]
+    python tests/acceptance/thousand_runs.py FOLDER [--stores sqlite,postgresql,server] [--trainings 100] [--patience 30]
 
 Makes a root of 100 finished trainings, each read on 9 suites (1,000 cells), and measures in fresh processes, wall clock
 and CPU, `lmk sync`, `lmk sync` again and `lmk table`, on SQLite, on PostgreSQL directly, and on `mlflow server` on
@@ -121,7 +121,12 @@ def main() -> None:
     parser.add_argument("--stores", default="sqlite,postgresql,server")
     parser.add_argument("--trainings", type=int, default=100)
     parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--at-once", type=int, default=1000, metavar="RUNS", help="of all workers together")
+    parser.add_argument(
+        "--patience", type=int, default=30, metavar="SECONDS", help="for an answer of the server; more where it starves"
+    )
     asked = parser.parse_args()
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = str(asked.patience)
     folder = asked.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with postgres() as cluster:
@@ -135,7 +140,7 @@ def main() -> None:
                 run("lmk sync, nothing new", "sync", environment=environment)
                 run("lmk table", "table", "grid0", environment=environment)
             if asked.workers:
-                _at_once(kind, folder, cluster, asked.workers, 1000 // asked.workers + 1)
+                _at_once(kind, folder, cluster, asked.workers, asked.at_once // asked.workers + 1)
 
 
 def _at_once(kind: str, folder: Path, cluster: Postgres, workers: int, cells: int) -> None:
