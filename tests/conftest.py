@@ -65,7 +65,7 @@ def lmk() -> Lmk:
     """Run the ``lmk`` command in a folder and wait for it."""
 
     def call(
-        *arguments: str | Path, cwd: Path, timeout: float = 300, environment: dict[str, str] | None = None
+        *arguments: str | Path, cwd: Path, timeout: float = 1800, environment: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         command = [str(Path(sys.executable).parent / "lmk"), *map(str, arguments)]
         return subprocess.run(
