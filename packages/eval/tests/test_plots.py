@@ -28,8 +28,9 @@ def overlapping(figure: Figure) -> list[tuple[str, str]]:
 
 
 def test_models_that_are_near_each_other_can_be_told_apart() -> None:
-    spectrum = np.full(8, 1 / 8)
-    found = [Geometry(f"model {n}", 8, 6.0 + n / 50, 7.0, -1 - n / 50, 0.3, spectrum) for n in range(4)]
+    spectrum = np.full(64, 1 / 64)
+    places = ((-1.75, 34.1), (-1.63, 41.5), (-0.82, 27.7), (-0.72, 25.8))
+    found = [Geometry(f"model {x}", 64, rank, rank, x, 0.3, spectrum) for x, rank in places]
     with print_style():
         assert overlapping(draw_geometry(found)) == []
 
