@@ -21,7 +21,7 @@ from lmk_experiments.records import load_grid, training_cell
 TEXTS = ["def add(a, b): return a + b", "", "The coast of Norway is long. " * 12, "ünïcode [SEP] </s>"]
 READER = """
 import json, sys, warnings
-import numpy as np, pandas as pd, mlflow
+import numpy as np, pandas as pd, mlflow, mlflow.pyfunc
 warnings.simplefilter("error", UserWarning)
 address, uri, out, texts = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
 mlflow.set_tracking_uri(address)

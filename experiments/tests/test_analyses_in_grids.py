@@ -179,9 +179,10 @@ def all_kinds(folder: Path, model: Path) -> list[dict[str, Any]]:
     judged = ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(4))]
     (place / "qrels/test.tsv").write_text("\n".join(judged) + "\n")
     models = [{"name": "mine", "path": str(model)}]
+    short = {"granularity": [4, 8], "max_length": 1024}  # texts that fit, so that landmarks add to them
     return [
         {"kind": "attention", "models": models, "texts": "docs", "max_length": [32, 64], "bins": 4},
-        {"kind": "cost", "models": models, "texts": "texts.jsonl", "granularity": [4, 8], "rounds": 0},
+        {"kind": "cost", "models": models, "texts": "texts.jsonl", **short, "rounds": 0},
         {"kind": "geometry", "models": models, "texts": "docs/corpus.jsonl"},
         {"kind": "landmarks", "models": models, "texts": "texts.jsonl", "min_chunks": 8, "k": 2},
         {"kind": "lengths", "texts": {"a": "texts.jsonl", "b": "docs"}, "tokenizer": str(model)},

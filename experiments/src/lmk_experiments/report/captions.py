@@ -96,11 +96,16 @@ def _cost(_: Options, summary: Sequence[Line]) -> tuple[str, str]:
         "(%), text that no longer fits (%) where some does not, and seconds more (%) where they were measured."
     )
     said = [
-        f"{line['series']} at {line['granularity']}: {_percent(line['extra_tokens'])} more tokens"
+        f"{line['series']} at {line['granularity']}: {_percent(line['extra_tokens'])} more tokens{_lost(line)}"
         for line in summary
         if line["granularity"] is not None
     ]
     return shown, f"{'; '.join(said)}."
+
+
+def _lost(line: Line) -> str:
+    """Where texts are cut, landmarks take the place of text instead of adding tokens."""
+    return f", {_percent(line['text_lost'])} of the text lost" if line.get("text_lost", 0) > 0 else ""
 
 
 _WORDS: dict[str, Callable[[Options, Sequence[Line]], tuple[str, str]]] = {

@@ -13,6 +13,9 @@ from lmk_eval.analyses.figures import Row
 from lmk_eval.analyses.figures.style import GREY, legend_below, line_style, markers, panels
 from lmk_eval.analyses.figures.words import plain_number
 
+_LEAST = 1.0
+"""Percent that a vertical axis spans at least."""
+
 
 def draw_cost(rows: Sequence[Row]) -> Figure:
     """Panels for tokens, for text that is lost where there is any, and for seconds where they were measured."""
@@ -48,6 +51,9 @@ def _panel(axes: Axes, rows: Sequence[Row], names: Sequence[str], key: str) -> N
             axes.errorbar(places, values, [least, most], fmt="none", ecolor=style["color"], capsize=2, linewidth=0.9)
         axes.plot(places, values, marker=signs[number], label=name, **style)
     axes.axhline(0, color=GREY, linewidth=0.8)
+    low, high = axes.get_ylim()
+    if high - low < _LEAST:  # nothing but noise, or no difference at all: not to be blown up
+        axes.set_ylim(min(low, -0.1 * _LEAST), max(high, 0.9 * _LEAST))
     axes.set_xticks(range(len(sizes)), [plain_number(size) for size in sizes])
     axes.margins(x=0.1)
     axes.set_xlabel("Tokens between landmarks")

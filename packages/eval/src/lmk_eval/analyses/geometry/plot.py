@@ -20,7 +20,8 @@ def draw_geometry(found: Sequence[Geometry]) -> Figure:
         cumulated = 100 * np.cumsum(one.spectrum)
         places = np.arange(1, len(cumulated) + 1)
         every = [index - 1 for index in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if index <= len(cumulated)]
-        left.plot(places, cumulated, marker=signs[number], markevery=every, label=one.name, **line_style(number))
+        style = line_style(number)
+        left.plot(places, cumulated, marker=signs[number], markevery=every, label=one.name, clip_on=False, **style)
     left.set_xscale("log", base=2)
     plain_ticks(left.xaxis)
     left.set_ylim(0, 102)
@@ -39,7 +40,6 @@ def _points(axes: Axes, found: Sequence[Geometry]) -> None:
     signs = markers(len(found))
     for number, one in enumerate(found):
         axes.plot(one.uniformity, one.rank, signs[number], color=COLOURS[number % len(COLOURS)], markersize=7)
-        axes.annotate(f"{one.rank:.3g}", (one.uniformity, one.rank), (6, 3), textcoords="offset points", fontsize=7)
     axes.set_ylim(0, 1.15 * max(one.rank for one in found))
     axes.margins(x=0.2)
     axes.set_xlabel("Uniformity (lower is more uniform)")

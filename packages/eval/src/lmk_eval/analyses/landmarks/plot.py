@@ -38,7 +38,8 @@ def _by_k(axes: Axes, found: Sequence[Captured]) -> None:
         ks = np.arange(1, len(one.chance) + 1)
         for side, dashes in ((LEFT, "-"), (RIGHT, "--")):
             values = 100 * one.mean("chunk", side)
-            axes.plot(ks, values, color=colour, linestyle=dashes, marker=MARKERS[number % len(MARKERS)], markevery=4)
+            marker = MARKERS[number % len(MARKERS)]
+            axes.plot(ks, values, color=colour, linestyle=dashes, marker=marker, markevery=4, clip_on=False)
     axes.plot(np.arange(1, len(found[0].chance) + 1), 100 * found[0].chance, color=GREY, linestyle=":")
     axes.axvline(found[0].k, color=GREY, linewidth=0.8)
     axes.annotate(f"k = {found[0].k}", (found[0].k, 0), (3, 2), ("data", "axes fraction"), "offset points",
