@@ -88,7 +88,8 @@ def compare(report: Report, case: str, texts: list[str], place: Path, model: Pat
     needed, processed = our_tokens(embedder, texts)
     rate = matrix_rate(layer_shapes(embedder.module.encoder.config))
     flops = ModelFlops(embedder.module).forward(embedder.tokenizer.layouts(texts))
-    for which, name in (("defaults", "MTEB, Sentence Transformers"), ("best", f"the same, batches of {best}")):
+    mteb_name = "MTEB, Sentence Transformers"
+    for which, name in (("defaults", mteb_name), ("best", f"{mteb_name}, batches of {best}")):
         report.add(
             Result(
                 "evaluate",

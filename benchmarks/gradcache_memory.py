@@ -23,6 +23,7 @@ GROUP = 8
 DIM = 64
 WAYS = ("chunks", "whole", "peer")
 PRICE = "chunks cost time, a second forward pass, and save memory: larger batches fit; off by default"
+COLUMNS = "ours is the same for any batch; the peer's chunks hold one passage of a row: small in small batches"
 EXACT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 """The C library gives freed memory back at once, so that the mark is what was needed and not how it was cut up."""
 
@@ -70,9 +71,10 @@ def compare(file: Path | None, rows: tuple[int, int], chunk: int, length: int, g
         least = found["chunks"][0]["least"][place] / 1e6
         for peer in ("whole", "peer"):
             ours, theirs = side("chunks", "bytes", 1e6), side(peer, "bytes", 1e6)
-            limit: dict[str, Any] = {"limit": least, "limit_of": "vectors"}
+            more: dict[str, Any] = {"limit": least, "limit_of": "vectors"}
             head = place == 1
-            report.add(Result("GradCache", f"memory, {texts}", ours, theirs, "MB", same=same, headline=head, **limit))
+            more["remark"] = COLUMNS if peer == "peer" else ""
+            report.add(Result("GradCache", f"memory, {texts}", ours, theirs, "MB", same=same, headline=head, **more))
             ours, theirs = side("chunks", "seconds", 1), side(peer, "seconds", 1)
             remark = PRICE if peer == "whole" else ""
             report.add(Result("GradCache", f"time, {texts}", ours, theirs, "s", same=same, remark=remark))

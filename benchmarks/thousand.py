@@ -43,6 +43,7 @@ data: {train: [built:quickstart-tiny/train.jsonl], validation: built:quickstart-
 """
 LMK = [sys.executable, "-m", "lmk_experiments.cli.main"]
 PEER = [sys.executable, __file__, "--here"]
+FROM_STORE = "reads the MLflow store, as the peer; `--from records` needs neither it nor the import of MLflow"
 SEARCH = "mlflow.search_runs and pandas"
 
 
@@ -130,7 +131,7 @@ def compare(report: Report, grid: Path, root: Path, cells: int, repetitions: int
     ):
         limit = min(taken["import mlflow"].processor) if name == "lmk table" else None
         case, sides = f"{cells:,} cells: {name}", (taken[name].side(name), taken[other].side(SEARCH))
-        more: dict[str, Any] = {} if limit is None else {"limit": limit, "limit_of": "imports"}
+        more: dict[str, Any] = {} if limit is None else {"limit": limit, "limit_of": "imports", "remark": FROM_STORE}
         report.add(Result("records", case, *sides, "s", same=same, headline=True, **more))
 
 

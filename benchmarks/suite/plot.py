@@ -10,7 +10,7 @@ from suite.result import Result
 from suite.runner import Part
 from suite.tables import ratio_text, results_of
 
-LEFT, WIDTH, RIGHT, LINE, TOP = 600, 400, 150, 17, 48
+LEFT, WIDTH, RIGHT, LINE, TOP = 650, 400, 150, 17, 48
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 

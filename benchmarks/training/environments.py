@@ -37,7 +37,8 @@ def python_of(peer: str, folder: Path, *, install: bool = True) -> Path:
         return python
     named = ", ".join(PACKAGES[peer])
     if not install:
-        raise NotInstalledError(f"peer not installed: {named} in {place}")
+        print(f"{peer}: no environment in {place}", file=sys.stderr, flush=True)
+        raise NotInstalledError(f"peer not installed: {named}")
     print(f"{peer}: installing {named} in {place} ...", file=sys.stderr, flush=True)
     venv.create(place, with_pip=True, clear=place.exists())
     # The peer alone first, without patience: a missing index is known before anything large is fetched.
