@@ -1,6 +1,6 @@
 """A thousand runs: how long a sync, a sync with nothing new, and a table take on each kind of store.
 
-    python tests/acceptance/thousand_runs.py FOLDER [--stores sqlite,postgresql,server] [--trainings 100] [--patience S]
+    python tests/acceptance/thousand_runs.py FOLDER [--stores sqlite,postgresql,server] [--trainings N]
 
 Makes a root of 100 finished trainings, each read on 9 suites (1,000 cells), and measures in fresh processes, wall clock
 and CPU, `lmk sync`, `lmk sync` again and `lmk table`, on SQLite, on PostgreSQL directly, and on `mlflow server` on

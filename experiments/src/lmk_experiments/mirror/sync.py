@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 LOCK = "mlflow-sync.lock"
-_THREADS = 8
+_THREADS = 4
 """Cells that are written at once to a server, which has processes and a network between."""
 TableText = Callable[[GridRecord], str | Mapping[str, str]]
 """Makes a grid's table: its Markdown, or the texts of several files by their names."""
