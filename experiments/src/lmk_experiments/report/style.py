@@ -88,7 +88,10 @@ pre {{ overflow-x: auto; background: var(--card); padding: .6rem; font-size: .8r
   td {{ white-space: normal; }} tr, figure {{ break-inside: avoid; }} h2, h3, .legend, .note {{ break-after: avoid; }}
   .charts {{ grid-template-columns: repeat(3, 1fr); }} pre {{ white-space: pre-wrap; }}
   rect, circle, .legend span {{ print-color-adjust: exact; -webkit-print-color-adjust: exact; }}
-  .drawings {{ grid-template-columns: repeat(2, 1fr); }} .drawings path {{ print-color-adjust: exact;
+  .drawings {{ display: block; }} .drawings svg {{ max-height: 98mm; }}
+  .drawings figure {{ display: inline-block; width: 48%; box-sizing: border-box; vertical-align: top;
+    margin: 0 1% 1rem 0; }}
+  .drawings p {{ font-size: 8pt; line-height: 1.3; }} .drawings path {{ print-color-adjust: exact;
     -webkit-print-color-adjust: exact; }}
   figure details, .configs {{ display: none; }}
 }}
