@@ -17,7 +17,7 @@ help:  ## show this list
 
 setup: $(STAMP)  ## make .venv and install everything in it (again when a version changed)
 
-$(STAMP): constraints.txt pyproject.toml $(PROJECTS:%=%/pyproject.toml)
+$(STAMP): constraints.txt requirements-dev.txt pyproject.toml $(PROJECTS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name it with: make PYTHON=python3.11 ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (2.4 GB without a GPU build of torch; a few minutes)"
