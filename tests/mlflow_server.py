@@ -17,6 +17,8 @@ from urllib.request import urlopen
 
 from after_death import AfterDeath
 
+from lmk_experiments.serving.command import connections
+
 START_SECONDS = 900.0
 """How long a server may take to answer on a busy machine."""
 _SMALL = {
@@ -62,7 +64,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **_SMALL, **database, **self.environment},
+                env={**os.environ, **_SMALL, **connections(1), **database, **self.environment},
                 cwd=self.artifacts,
                 start_new_session=True,
             )

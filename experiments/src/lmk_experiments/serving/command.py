@@ -29,6 +29,20 @@ _ENVIRONMENT = {
     "MLFLOW_TRACKING_USERNAME": "",
     "MLFLOW_TRACKING_PASSWORD": "",
 }
+_POSTGRES_CONNECTIONS = 92
+"""Of the 100 that PostgreSQL takes by default: what all workers may hold together."""
+
+
+def connections(workers: int) -> dict[str, str]:
+    """How many connections to PostgreSQL each worker may hold at most.
+
+    A request holds one while it waits for a second. With SQLAlchemy's 15 a worker that a dozen syncs write to at once
+    has every connection in such a request, and all of them wait for half a minute.
+    """
+    kept = 5
+    most = max(15, _POSTGRES_CONNECTIONS // workers)
+    sizes = {"MLFLOW_SQLALCHEMYSTORE_POOL_SIZE": kept, "MLFLOW_SQLALCHEMYSTORE_MAX_OVERFLOW": most - kept}
+    return {name: os.environ.get(name, str(size)) for name, size in sizes.items()}
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,8 @@ def server_command(
     argv += ["--allowed-hosts", allowed_hosts(names)]
     argv += ["--serve-artifacts", "--artifacts-destination", (folder / "artifacts").as_uri()]
     settings, notes = {**_ENVIRONMENT, DATABASE: uri}, []
+    if is_postgres(uri):
+        settings |= connections(workers)
     if login:
         users, notes = login_settings(folder, admin, permission, draft=draft)
         settings |= users

@@ -120,12 +120,15 @@ class FirstEnd:
             return
         known = {key: said[key] for key in ("reason", "trace", "echo") if key in said}
         failure = RankFailure(peer.rank, self.place.size, peer.host, at=time.monotonic(), **known)
-        with self._changed:
-            self._failures.append(failure)
-            self._changed.notify_all()
         print(failure, file=sys.stderr, flush=True)
-        if self.on_failure is not None and not failure.echo:
-            self.on_failure(failure)
+        try:
+            # Before this process acts on it, which may end it: what is told here goes into its records.
+            if self.on_failure is not None and not failure.echo:
+                self.on_failure(failure)
+        finally:
+            with self._changed:
+                self._failures.append(failure)
+                self._changed.notify_all()
 
 
 class OtherEnd:
