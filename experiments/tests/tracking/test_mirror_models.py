@@ -81,12 +81,12 @@ def test_nothing_of_it_is_pickled_or_names_this_machine(trained, uri):
 def test_a_model_that_was_cut_short_is_gone_on_with(trained, uri):
     """Killed while it puts the weights: no part can be loaded, and the next sync makes the same model whole."""
     script = (
-        "import os, signal, sys\n"
-        "def link(source, target):\n"
+        "import os, pathlib, signal, sys\n"
+        "real = os.link\n"
+        "def link(source, target, **how):\n"
         "    if 'uploading.model' in str(target): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    real(source, target, **how)\n"
         "os.link = link\n"
-        "import pathlib\n"
-        "pathlib.Path.unlink = lambda self, missing_ok=False: None\n"
         "from lmk_experiments.mirror import sync\n"
         "sync(pathlib.Path(sys.argv[1]), uri=sys.argv[2])\n"
     )

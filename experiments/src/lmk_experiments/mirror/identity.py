@@ -127,8 +127,13 @@ def _make(root: Path) -> RootIdentity:
     draft = root / f".{FILE}.{fresh.id}"
     try:
         draft.write_text(json.dumps(asdict(fresh), indent=2) + "\n", encoding="utf-8")
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, root / FILE)
+        os.link(draft, root / FILE)
+    except FileExistsError:
+        pass
+    except OSError:
+        # A file system without hard links: of two at the same moment the later one stays, and a sync reads it again.
+        if not (root / FILE).exists():
+            draft.replace(root / FILE)
     finally:
         draft.unlink(missing_ok=True)
     return _read(root) or fresh
