@@ -83,6 +83,8 @@ def test_status_and_plan_agree(finished: Path, lmk: Callable[..., subprocess.Com
         "distinct_readings": 5,
         "evaluations": 10,
         "evaluations_done": 10,
+        "analyses": 0,
+        "analyses_done": 0,
     }
 
 
