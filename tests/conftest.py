@@ -128,8 +128,16 @@ def testbed() -> Path:
 
 
 @pytest.fixture(scope="session")
-def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """A real MLflow server on a database of its own; a test that kills it starts it again."""
+def only_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    """The one process behind ``tracking_server``: it takes seconds to start."""
     folder = tmp_path_factory.mktemp("server")
     with mlflow_server(f"sqlite:///{folder}/server.db", folder / "artifacts") as server:
         yield server
+
+
+@pytest.fixture
+def tracking_server(only_server: Server) -> Server:
+    """A real MLflow server on a database of its own, started again where a test before this one has left it dead."""
+    if only_server.process is None or only_server.process.poll() is not None:
+        only_server.start()
+    return only_server

@@ -104,6 +104,8 @@ class Follower:
             )
         except LockedError:
             return  # a sync is just doing the same
+        if writer.refusals:
+            _knock(tracking_uri(self.root))  # where nobody listens any more, that is said, and not of every file
         for warning in writer.warnings:
             self._say_once(warning)
         writer.warnings.clear()
