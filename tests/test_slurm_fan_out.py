@@ -165,16 +165,16 @@ def test_a_row_is_cancelled_with_what_waits_for_it(tmp_path: Path, polled: Calla
     done = lmk("cancel", "tiny", "first", "--root", grid.root, "--yes", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "cancelled 2 jobs" in done.stdout
-    states = until(grid, polled, lambda states: states["training first"][0] == "failed")
-    assert states["training first"] == ("failed", "cancelled")
-    assert states["evaluation first"] == ("failed", "cancelled")
+    states = until(grid, polled, lambda states: states["training first"][0] == "stopped")
+    assert states["training first"] == ("stopped", "cancelled")
+    assert states["evaluation first"] == ("stopped", "cancelled")
     assert states["training second"][0] == "running"
     # A killed job leaves its claim behind: the next one need not wait for it to go stale.
     grid.release("first")
     assert set(grid.submit().sent) == {"train first", "evaluate first", "sync tiny"}
     until(grid, polled, lambda states: states["evaluation first"][0] == "done")
     assert lmk("cancel", "tiny", "--root", grid.root, "--yes", cwd=tmp_path).returncode == 0
-    cancelled = ("failed", "cancelled")
+    cancelled = ("stopped", "cancelled")
     until(grid, polled, lambda states: states["evaluation second"] == states["training second"] == cancelled)
     nothing = lmk("cancel", "tiny", "--root", grid.root, "--yes", cwd=tmp_path)
     assert "no job of this grid is queued or runs" in nothing.stdout
