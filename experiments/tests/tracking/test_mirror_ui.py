@@ -100,7 +100,7 @@ def test_a_server_that_does_not_listen_is_killed_with_its_workers(tmp_path):
     serving = subprocess.Popen([sys.executable, "-c", _SERVE, _DEAF, str(started)])
     _wait(started.exists, serving)
     servers = _group(serving.pid)
-    assert len(servers) == 2
+    assert len(servers) == 3, "the server, its worker, and what ends both where this process is killed outright"
     serving.terminate()
     assert serving.wait(30) == 0
     assert _all_gone(servers)

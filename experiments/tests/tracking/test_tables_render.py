@@ -54,9 +54,9 @@ def test_groups_stand_above_the_first_of_their_columns():
     columns = [column("A", group="one"), column("B", group="one"), column("C"), column("D", group="two", scale=1)]
     lines = render_markdown(table(columns, [TableRow("r", "r", False, (cell(1.0),) * 4)])).splitlines()
     assert lines[2:6] == [
-        "|     | one |     |     | two |",
+        "|     | one |     |   C | two |",
         "| :-- | --: | --: | --: | --: |",
-        "|     | *A* | *B* | *C* | *D* |",
+        "|     | *A* | *B* |     | *D* |",
         "| r   | 1.0 | 1.0 | 1.0 | 1.0 |",
     ]
     assert "multiplied" not in "\n".join(lines)

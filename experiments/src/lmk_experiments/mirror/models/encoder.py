@@ -8,9 +8,9 @@ from typing import Any
 import mlflow
 import numpy as np
 
-with warnings.catch_warnings():
-    # MLflow asks for a type on every input, and checks those few that it knows; this model has a signature.
-    warnings.simplefilter("ignore")
+with warnings.catch_warnings(record=True):
+    # MLflow asks for a type on every input, and checks those few that it knows; this model has a signature. It sets a
+    # filter of its own before it says so: what is recorded is not printed.
 
     class TextEncoder(mlflow.pyfunc.PythonModel):
         """What ``mlflow.pyfunc.load_model`` gives: ``predict(texts, params)`` is what ``Embedder.encode`` gives."""
