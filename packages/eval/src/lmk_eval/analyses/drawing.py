@@ -4,12 +4,51 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 _READ_AT_ONCE = 64
 Enough = Callable[[Sequence[str]], Sequence[bool]]
 """Which of some texts are long enough."""
+Measure = Callable[[Sequence[str]], Sequence[int]]
+"""How long some texts are, in tokens or in chunks."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Texts that are long enough, and what there was to draw from.
+
+    Attributes:
+        seen: texts that were gone through.
+        longest: the length of the longest one that was measured.
+    """
+
+    texts: list[str]
+    seen: int
+    longest: int
+
+
+def draw_long(
+    texts: Iterable[str], measure: Measure, least: int, limit: int, seed: int | None, told: Callable[[int], None]
+) -> Drawn:
+    """As ``draw``, of texts of at least ``least``, remembering what to say where there is none."""
+    seen = longest = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal seen
+        for text in texts:
+            seen += 1
+            yield text
+
+    def enough(some: Sequence[str]) -> list[bool]:
+        nonlocal longest
+        lengths = measure(some)
+        longest = max(longest, *lengths)
+        return [length >= least for length in lengths]
+
+    found = draw(counted(), enough, limit, seed, told)
+    return Drawn(found, seen, longest)
 
 
 def draw(texts: Iterable[str], enough: Enough, limit: int, seed: int | None, told: Callable[[int], None]) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lmk_core import Embedder
 from lmk_core.recording import Recorder
-from lmk_eval.analyses.drawing import draw
+from lmk_eval.analyses.drawing import draw_long
 from lmk_eval.analyses.errors import AnalysisError
 
 
@@ -58,29 +58,19 @@ def long_texts(
     Raises:
         AnalysisError: if there is none; the message says how long the longest is.
     """
-    seen = longest = 0
 
-    def counted() -> Iterator[str]:
-        nonlocal seen
-        for text in texts:
-            seen += 1
-            yield text
+    def measure(some: Sequence[str]) -> list[int]:
+        return [min(counts) for counts in zip(*(_lengths(one, list(some), min_tokens) for one in series), strict=True)]
 
-    def enough(some: Sequence[str]) -> list[bool]:
-        nonlocal longest
-        shortest = [
-            min(counts) for counts in zip(*(_lengths(one, list(some), min_tokens) for one in series), strict=True)
-        ]
-        longest = max(longest, *shortest)
-        return [count >= min_tokens for count in shortest]
-
-    found = draw(counted(), enough, limit, seed, lambda held: recorder.progress(held, limit, unit="long text"))
-    if not found:
+    found = draw_long(
+        texts, measure, min_tokens, limit, seed, lambda held: recorder.progress(held, limit, unit="long text")
+    )
+    if not found.texts:
         raise AnalysisError(
-            f"texts: none of {seen} has {min_tokens} tokens or more, the longest has {longest}; "
+            f"texts: none of {found.seen} has {min_tokens} tokens or more, the longest has {found.longest}; "
             "give longer texts, or ask for less"
         )
-    return found
+    return found.texts
 
 
 def _lengths(series: Series, texts: list[str], enough: int) -> list[int]:

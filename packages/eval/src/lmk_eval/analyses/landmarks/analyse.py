@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from lmk_core.encoders.loading import refuse_too_long
 from lmk_core.recording import NullRecorder, Recorder
-from lmk_eval.analyses.drawing import draw
+from lmk_eval.analyses.drawing import draw_long
 from lmk_eval.analyses.errors import AnalysisError
 from lmk_eval.analyses.figures import Analysis, Row
 from lmk_eval.analyses.landmarks.hits import FINDS, LEFT, RIGHT, Find, neighbour_hits
@@ -165,27 +165,17 @@ def _drawn(
     seed: int | None,
 ) -> list[str]:
     """Documents of enough chunks."""
-    seen = longest = 0
 
-    def counted() -> Iterator[str]:
-        nonlocal seen
-        for text in texts:
-            seen += 1
-            yield text
+    def measure(some: Sequence[str]) -> list[int]:
+        return [len(chunk_document(series.embedder, text, max_length, max_chunks).alone) for text in some]
 
-    def enough(some: Sequence[str]) -> list[bool]:
-        nonlocal longest
-        counts = [len(chunk_document(series.embedder, text, max_length, max_chunks).alone) for text in some]
-        longest = max(longest, *counts)
-        return [count >= min_chunks for count in counts]
-
-    found = draw(counted(), enough, documents, seed, lambda _: None)
-    if not found:
+    found = draw_long(texts, measure, min_chunks, documents, seed, lambda _: None)
+    if not found.texts:
         raise AnalysisError(
-            f"texts: none of {seen} has {min_chunks} chunks or more within {max_length} tokens for {series.name}, "
-            f"the most are {longest}; give longer texts, smaller chunks, or ask for fewer"
+            f"texts: none of {found.seen} has {min_chunks} chunks or more within {max_length} tokens for "
+            f"{series.name}, the most are {found.longest}; give longer texts, smaller chunks, or ask for fewer"
         )
-    return found
+    return found.texts
 
 
 def _add(hits: dict[tuple[Find, int], list[np.ndarray]], encode: Encoder, chunked: Chunked, most: int) -> None:
