@@ -54,6 +54,13 @@ def test_packages_import_only_what_the_design_allows(package: str) -> None:
     assert {file: names for file, names in wrong.items() if names} == {}
 
 
+def test_only_the_command_knows_the_command() -> None:
+    folder = PACKAGES["lmk_experiments"]
+    files = [file for file in folder.rglob("*.py") if "cli" not in file.relative_to(folder).parts]
+    wrong = [str(file.relative_to(ROOT)) for file in files if "lmk_experiments.cli" in file.read_text(encoding="utf-8")]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("package", THIRD_PARTY)
 def test_small_packages_stay_small(package: str) -> None:
     own = {package, *sys.stdlib_module_names}

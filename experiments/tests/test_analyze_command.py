@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from lmk_experiments.cli import main as command
-from lmk_experiments.cli.analyze_read import Source, sources
+from lmk_experiments.texts import Source, sources
 
 LONG = " ".join(f"number {number} is on the table" for number in range(60))
 TEXTS = [LONG, "short", f"other {LONG}"]

@@ -12,6 +12,7 @@ import pytest
 
 from lmk_experiments.cli.main import main
 from lmk_experiments.jobs.work import work_on
+from lmk_experiments.mirror.curves import pieces
 from lmk_experiments.records import (
     Cell,
     CellRecorder,
@@ -157,7 +158,8 @@ def test_metrics_of_another_shape_are_left_out_and_told(root: Path, line: str) -
     cell = training_cell(root, f"{1:012x}")
     put(cell.folder / "metrics.jsonl", f'{{"step": 1, "time": 1.0, "values": {{"a": 2.0}}}}\n{line}\n')
     assert [point["values"] for point in cell.metrics()] == [{"a": 2.0}]
-    assert ["metrics.jsonl:2: " in wrong for wrong in cell.wrong_metrics()] == [True]
+    (piece,) = pieces(cell.folder / "metrics.jsonl", None)
+    assert ["metrics.jsonl:2: " in wrong for wrong in piece.wrong] == [True]
     assert set(states(root).values()) == {"done"}
 
 

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from lmk_experiments.cli import encode_write
 from lmk_experiments.cli import main as command
-from lmk_experiments.cli.encode_read import TextFile
+from lmk_experiments.texts import TextFile
 
 TEXTS = ["the river and the stone", "a house in the garden, by the river", "", "light\u2028water", "morning"]
 KEYS = ["d1", "d2", "d3", "d4", "d5"]

@@ -12,8 +12,9 @@ import yaml
 
 from lmk_experiments.cli.analyze_models import check_devices
 from lmk_experiments.cli.main import as_typed, main
-from lmk_experiments.cli.one_model import find_suite, refuse_missing_path
+from lmk_experiments.cli.one_model import find_suite
 from lmk_experiments.costs.measured import measured_size
+from lmk_experiments.grids.local import refuse_missing_path
 from lmk_experiments.records import ElsewhereRecord, GridRecord
 from lmk_experiments.upkeep import compare, find_side
 
@@ -43,7 +44,7 @@ def test_what_looks_like_a_path_is_not_looked_for_on_the_hub(name):
 
 def test_names_of_the_hub_and_folders_are_let_through(tmp_path):
     for name in ("bert-base-uncased", "answerdotai/ModernBERT-base", str(tmp_path)):
-        refuse_missing_path("--tokenizer", name)
+        assert refuse_missing_path("--tokenizer", name) is None, name
 
 
 @pytest.mark.parametrize("device", ["cuda:77", "tpu9", "gpu"])

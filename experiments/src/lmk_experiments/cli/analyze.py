@@ -18,10 +18,9 @@ from lmk_experiments.cli.analyze_options import (
     TextsOption,
     all_saved,
     numbers,
-    open_tokenizer,
 )
-from lmk_experiments.cli.analyze_read import sources
 from lmk_experiments.cli.analyze_show import analyzed
+from lmk_experiments.texts import open_tokenizer, sources
 
 analyze_app = typer.Typer(
     no_args_is_help=True,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lmk_experiments.cli.analyze_read import named
+from lmk_experiments.texts import named
 
 if TYPE_CHECKING:
     from lmk_core.pooling import PoolingConfig
@@ -117,7 +117,7 @@ def _open(
 
 def _revision(model: str, pooling: PoolingConfig, folder: Path, max_length: int) -> str:
     from lmk_experiments.builders import fingerprint
-    from lmk_experiments.cli.one_model import revision
+    from lmk_experiments.grids.identity import revision
 
     local = Path(model).expanduser()
     known = fingerprint(str(local.resolve()), folder) if local.is_dir() else model

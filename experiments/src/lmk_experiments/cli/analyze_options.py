@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,22 +40,7 @@ def numbers(option: str, text: str, least: int) -> list[int]:
 
 def all_saved(models: list[str]) -> bool:
     """Whether every model knows how it is pooled; another one is read as CLS here, since readings replace it anyway."""
-    from lmk_experiments.cli.analyze_read import named
     from lmk_experiments.cli.one_model import saved_pooling
+    from lmk_experiments.texts import named
 
     return all(saved_pooling(named(text)[1]) is not None for text in models)
-
-
-def open_tokenizer(name: str) -> Any:
-    from lmk_experiments.cli.one_model import refuse_missing_path
-
-    refuse_missing_path("--tokenizer", name)
-    from transformers import AutoTokenizer
-
-    local = Path(name).expanduser()
-    if local.exists() and not (local / "tokenizer.json").is_file() and not (local / "tokenizer_config.json").is_file():
-        raise ValueError(f"--tokenizer {name}: no tokenizer.json in this folder")
-    try:
-        return AutoTokenizer.from_pretrained(str(local) if local.exists() else name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--tokenizer {name}: no tokenizer can be read there: {error}") from error

@@ -185,7 +185,7 @@ def _token_lengths(name: str) -> Lengths:
     Raises:
         ValueError: there is no such tokenizer.
     """
-    from lmk_experiments.cli.one_model import refuse_missing_path
+    from lmk_experiments.grids.local import refuse_missing_path
 
     refuse_missing_path("--tokenizer", name)
     from transformers import AutoTokenizer

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lmk_core.pooling import PoolingConfig
-from lmk_experiments.cli.encode_read import TextFile
 from lmk_experiments.cli.interrupts import resumable
+from lmk_experiments.texts import TextFile
 
 if TYPE_CHECKING:
     from lmk_core import Embedder
@@ -84,7 +84,7 @@ def encode(
 def _load(model: str, pooling: str | None, granularity: Any, max_length: int | None, devices: list[str]) -> Embedder:
     from lmk_core import Embedder
     from lmk_experiments.cli.analyze_models import check_devices
-    from lmk_experiments.cli.one_model import refuse_missing_path
+    from lmk_experiments.grids.local import refuse_missing_path
 
     refuse_missing_path("", model)
     check_devices(devices)

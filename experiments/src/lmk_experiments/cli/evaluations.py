@@ -87,7 +87,8 @@ def _scores(
     from safetensors import SafetensorError
 
     from lmk_experiments.builders import fingerprint
-    from lmk_experiments.cli.one_model import check_model, reading_name, revision
+    from lmk_experiments.cli.one_model import check_model, reading_name
+    from lmk_experiments.grids.identity import revision
 
     check_model(model, poolings[0] if poolings else None)
     from lmk_eval import Reading, evaluate_readings  # takes seconds: a mistake is told before it

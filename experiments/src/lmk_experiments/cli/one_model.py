@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lmk_core.pooling import PoolingConfig
     from lmk_eval.suites import Suite
-
-
-def revision(weights: str | None, pooling: PoolingConfig | None, max_length: int) -> str:
-    """What tells the results of one reading of these weights from all others."""
-    read_as = {"pooling": pooling and pooling.to_dict(), "max_length": max_length}
-    return hashlib.sha256(json.dumps([weights, read_as], sort_keys=True).encode()).hexdigest()[:12]
 
 
 def reading_name(pooling: PoolingConfig) -> str:
@@ -91,20 +83,6 @@ def _place(own: str, file: Path, root: Path) -> str:
     return real(own, root)
 
 
-def refuse_missing_path(option: str, name: str) -> None:
-    """What looks like a path and is none is not looked for on the hub.
-
-    Raises:
-        ValueError: naming the option, or the argument where ``option`` is empty.
-    """
-    from lmk_experiments.grids.identity import is_local
-
-    looks_so = is_local(name) or name.endswith("/") or name.count("/") > 1 or "\\" in name
-    if looks_so and not Path(name).expanduser().exists():
-        said = f"{option} {name}" if option else name
-        raise ValueError(f"{said}: there is no such folder here (a model of the hub is written NAME or OWNER/NAME)")
-
-
 def check_model(model: str, reading: PoolingConfig | None) -> None:
     """See that there is a model, and that it is known how to read it.
 
@@ -112,7 +90,7 @@ def check_model(model: str, reading: PoolingConfig | None) -> None:
         ValueError: no such folder or model, a folder without a model, or one that needs ``--pooling``.
     """
     from lmk_core.embedder.saving import find_file, read_config
-    from lmk_experiments.grids.local import check_model_folder
+    from lmk_experiments.grids.local import check_model_folder, refuse_missing_path
 
     refuse_missing_path("", model)
     local = Path(model).expanduser()

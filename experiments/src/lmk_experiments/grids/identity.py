@@ -10,9 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from lmk_core.pooling import PoolingConfig
 
 Fingerprint = Callable[[str], str | None]
 """The content's fingerprint of a local path or a built reference, ``None`` while it is not built; of published data its
@@ -92,3 +95,9 @@ def _content(reference: Any, fingerprint: Fingerprint) -> Any:
     if found is None:
         raise NotBuilt(reference)
     return {"data": found} if reference.startswith("data:") else {"content": found}
+
+
+def revision(weights: str | None, pooling: PoolingConfig | None, max_length: int) -> str:
+    """What tells the results of one reading of these weights from all others."""
+    read_as = {"pooling": pooling and pooling.to_dict(), "max_length": max_length}
+    return hashlib.sha256(json.dumps([weights, read_as], sort_keys=True).encode()).hexdigest()[:12]

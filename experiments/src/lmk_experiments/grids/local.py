@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from lmk_experiments.grids.identity import is_local
+
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 """Weights that are not read: they are programs, or another library's."""
 _SHOWN = 12
@@ -114,3 +116,15 @@ def _listed(names: Iterable[str]) -> str:
     ordered = sorted(names)
     rest = f", ... ({len(ordered)} in all)" if len(ordered) > _SHOWN else ""
     return (", ".join(ordered[:_SHOWN]) or "nothing") + rest
+
+
+def refuse_missing_path(option: str, name: str) -> None:
+    """What looks like a path and is none is not looked for on the hub.
+
+    Raises:
+        ValueError: naming the option, or the argument where ``option`` is empty.
+    """
+    looks_so = is_local(name) or name.endswith("/") or name.count("/") > 1 or "\\" in name
+    if looks_so and not Path(name).expanduser().exists():
+        said = f"{option} {name}" if option else name
+        raise ValueError(f"{said}: there is no such folder here (a model of the hub is written NAME or OWNER/NAME)")

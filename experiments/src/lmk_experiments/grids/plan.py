@@ -10,15 +10,15 @@ from lmk_core.pooling import PoolingConfig
 from lmk_eval.suites import Suite, shipped_suite, shipped_suites
 from lmk_experiments.builders import fingerprint, is_builtin_reference
 from lmk_experiments.configs import ConfigError, explain
-from lmk_experiments.elsewhere import Elsewhere, read_results
+from lmk_experiments.elsewhere import Elsewhere
 from lmk_experiments.grids.analyses.plan import PlannedAnalysis, plan_analyses
 from lmk_experiments.grids.assumed import Assumption
 from lmk_experiments.grids.identity import NotBuilt, canonical, identity
 from lmk_experiments.grids.load import Grid, TrainRow
 from lmk_experiments.grids.readings import make_readings
+from lmk_experiments.grids.results import results_rows
 from lmk_experiments.grids.schema import ResourcesSection
 from lmk_experiments.grids.size import ModelSize
-from lmk_experiments.records import load_grid
 from lmk_experiments.records.cell import PRETRAINING_PREFIX
 from lmk_train.config import PretrainConfig, TrainConfig
 
@@ -169,64 +169,11 @@ def make_plan(grid: Grid, root: Path) -> Plan:
         table=grid.file.table,
         assumed=grid.assumed,
         collection=grid.file.collection,
-        elsewhere=_elsewhere(grid, suites, {row.row for row in rows}, root, warnings),
+        elsewhere=results_rows(grid, suites, {row.row for row in rows}, root, warnings),
         not_built=missing,
         analyses=analyses,
         warnings=warnings,
     )
-
-
-def _elsewhere(grid: Grid, suites: list[Suite], taken: set[str], root: Path, warnings: list[str]) -> list[Elsewhere]:
-    """The rows from elsewhere, their results read, or as the grid's record keeps them where their folder is gone.
-
-    Raises:
-        ConfigError: a name that another row has, or a folder that holds no results for this grid.
-    """
-    found: list[Elsewhere] = []
-    problems = []
-    for index, row in enumerate(grid.file.rows):
-        if row.row in taken:
-            message = f"row {row.row!r} stands in the table twice"
-            problems.append(grid.document.problem(("rows", index, "row"), message))
-        taken.add(row.row)
-        folder = (grid.document.folder / Path(row.results).expanduser()).resolve()
-        try:
-            if not folder.is_dir():
-                found.append(_kept(grid.file.grid, row.row, folder, suites, root))
-                warnings.append(
-                    f"row {row.row}: {folder} is not there any more; its scores are those that were kept when the grid "
-                    "was last run"
-                )
-                continue
-            found.append(read_results(row.row, folder, suites))
-        except ValueError as error:
-            problems.append(grid.document.problem(("rows", index, "results"), str(error)))
-    if problems:
-        raise ConfigError(problems)
-    return found
-
-
-def _kept(grid: str, row: str, folder: Path, suites: list[Suite], root: Path) -> Elsewhere:
-    """What the record of a grid holds of a row whose folder is not there.
-
-    Raises:
-        ValueError: it holds nothing of that folder, or not what the suites want now.
-    """
-    try:
-        record = load_grid(root, grid)
-    except (ValueError, OSError):
-        raise ValueError(f"no such folder: {folder}") from None
-    for one in record.elsewhere:
-        wanted = {suite.name: {task.name for task in suite.tasks} for suite in suites}
-        held = {suite: {*one.scores.get(suite, {}), *_task_names(one.missing.get(suite, []))} for suite in wanted}
-        if (one.row, one.results) == (row, str(folder)) and held == wanted:
-            return Elsewhere(one.row, one.results, one.scores, one.missing)
-    raise ValueError(f"no such folder: {folder} (what was kept of it is of other suites, or of another folder)")
-
-
-def _task_names(missing: list[str]) -> list[str]:
-    """Of what is missing, ``Task`` or ``Task (split or subset)``, the tasks."""
-    return [one.partition(" (")[0] for one in missing]
 
 
 def _training(row: TrainRow, seed: int, identify: Any) -> PlannedTraining:

@@ -61,7 +61,7 @@ def _series(said: dict[str, Any], config: dict[str, Any], cell: Cell) -> Series:
     """
     from lmk_core import Embedder, PoolingConfig
     from lmk_eval.analyses import Series
-    from lmk_experiments.cli.one_model import revision
+    from lmk_experiments.grids.identity import revision
 
     pooling = None if said["pooling"] is None else PoolingConfig.from_dict(said["pooling"])
     if "training" in said:
@@ -83,7 +83,7 @@ def _series(said: dict[str, Any], config: dict[str, Any], cell: Cell) -> Series:
 
 def _texts(options: dict[str, Any], source: Any, root: Path) -> Iterator[str]:
     """The texts of a source: a file, a folder, a reference, or a task of MTEB."""
-    from lmk_experiments.cli.analyze_read import Source
+    from lmk_experiments.texts import Source
 
     if not isinstance(source, str):
         from lmk_eval.suites import Task
@@ -117,8 +117,8 @@ def _attention(options: dict[str, Any], series: list[Series], cell: Cell, record
 
 def _lengths(options: dict[str, Any], _: list[Series], cell: Cell, recorder: CellRecorder) -> Analysis:
     from lmk_eval.analyses import analyse_lengths
-    from lmk_experiments.cli.analyze_options import open_tokenizer
     from lmk_experiments.grids.analyses.load import name_of
+    from lmk_experiments.texts import open_tokenizer
 
     texts = options["texts"]
     several = isinstance(texts, dict) and "mteb" not in texts

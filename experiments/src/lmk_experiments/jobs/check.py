@@ -66,7 +66,7 @@ def _check_texts(analysis: PlannedAnalysis) -> None:
     Raises:
         ValueError: with the file, the line and the key.
     """
-    from lmk_experiments.cli.analyze_read import Source
+    from lmk_experiments.texts import Source
 
     options = analysis.entry.options()
     keys = tuple(key.strip() for key in options.get("text_key", "text").split(","))

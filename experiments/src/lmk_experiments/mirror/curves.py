@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from typing import Any
 
 from lmk_experiments.mirror.names import fitting, path_name
 from lmk_experiments.records import shapes
+from lmk_experiments.records.atomic import parse_lines
+from lmk_experiments.records.cell import one_a_step
 
 FILES = {"metrics.jsonl": "", "system.jsonl": "system/"}
 """File to what its metrics' names begin with in MLflow, whose page of system metrics goes by it."""
@@ -85,17 +86,5 @@ def points(piece: Piece, prefix: str, last: Mapping[str, int]) -> list[tuple[str
 
 
 def _parsed(raw: list[bytes], file: Path, offset: int, before: int) -> Piece:
-    by_step: dict[int, dict[str, Any]] = {}
-    wrong: list[str] = []
-    for number, line in enumerate(raw, before + 1):
-        try:
-            told = shapes.checked(json.loads(line), shapes.METRICS, f"{file}:{number}")
-        except shapes.RecordError as error:
-            wrong.append(str(error))
-            continue
-        except ValueError:  # cut short by a kill
-            continue
-        kept = by_step.setdefault(told["step"], {"step": told["step"], "time": told["time"], "values": {}})
-        kept["values"] = {**kept["values"], **told["values"]}
-        kept["time"] = told["time"]
-    return Piece([by_step[step] for step in sorted(by_step)], wrong, offset, before + len(raw))
+    lines, wrong = parse_lines(raw, file, shapes.METRICS, first=before + 1)
+    return Piece(one_a_step(lines), wrong, offset, before + len(raw))

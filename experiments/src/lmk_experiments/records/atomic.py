@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,16 @@ def scan_lines(path: Path, shape: Shape) -> tuple[list[dict[str, Any]], list[str
         raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return [], []
+    return parse_lines(raw.split(b"\n"), path, shape)
+
+
+def parse_lines(
+    raw: Iterable[bytes], path: Path, shape: Shape, first: int = 1
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """As ``scan_lines``, of lines of ``path`` that were read already; ``first`` is the number of the first one."""
     values: list[dict[str, Any]] = []
     wrong: list[str] = []
-    for number, line in enumerate(raw.split(b"\n"), 1):
+    for number, line in enumerate(raw, first):
         try:
             values.append(checked(json.loads(line), shape, f"{path}:{number}"))
         except RecordError as error:

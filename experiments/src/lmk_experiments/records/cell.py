@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,6 +32,16 @@ _Read = TypeVar("_Read")
 
 class CellError(ValueError):
     """A cell's folder is not what it should be."""
+
+
+def one_a_step(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of metrics as a curve: one a step, by step; of a step that comes twice, the later values."""
+    by_step: dict[int, dict[str, Any]] = {}
+    for line in lines:
+        kept = by_step.setdefault(line["step"], {"step": line["step"], "time": line["time"], "values": {}})
+        kept["values"] = {**kept["values"], **line["values"]}
+        kept["time"] = line["time"]
+    return [by_step[step] for step in sorted(by_step)]
 
 
 @dataclass(frozen=True)
@@ -143,16 +153,7 @@ class Cell:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The curves: ``{"step", "time", "values"}`` a line, one line a step; of a step run twice, the later line."""
-        by_step: dict[int, dict[str, Any]] = {}
-        for line in read_lines(self.folder / "metrics.jsonl", shapes.METRICS):
-            kept = by_step.setdefault(line["step"], {"step": line["step"], "time": line["time"], "values": {}})
-            kept["values"] = {**kept["values"], **line["values"]}
-            kept["time"] = line["time"]
-        return [by_step[step] for step in sorted(by_step)]
-
-    def wrong_metrics(self) -> list[str]:
-        """What is wrong with lines that ``metrics`` leaves out, each by file and line."""
-        return scan_lines(self.folder / "metrics.jsonl", shapes.METRICS)[1]
+        return one_a_step(read_lines(self.folder / "metrics.jsonl", shapes.METRICS))
 
     def progress(self) -> dict[str, Any] | None:
         """How far the cell is, as of its last word; ``None`` where that cannot be read."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmk_experiments.cli.encode_read import TextFile
+from lmk_experiments.texts.files import TextFile
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet", ".txt")
 """What is read of a folder that is not in the BEIR layout."""

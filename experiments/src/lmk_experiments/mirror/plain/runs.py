@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,16 +48,16 @@ class PlainRun:
     data: PlainData = field(default_factory=PlainData)
 
 
-class PlainClient:
+class PlainClient(ABC):
     """The little of a client that looking needs. Whatever else is asked of it needs MLflow."""
 
+    @abstractmethod
     def experiments(self, names: Iterable[str]) -> dict[str, str]:
         """The ids of these experiments, by name; those that are not there, or were deleted, are left out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def runs_with(self, experiment: str, tags: Mapping[str, str]) -> dict[str, PlainRun]:
         """All runs with these tags in one experiment, by id, oldest first."""
-        raise NotImplementedError
 
     def download_artifacts(self, run_id: str, path: str) -> str:
         """The place of an artifact on this machine's disk."""

@@ -1,0 +1,26 @@
+"""Open a tokenizer alone, without its model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lmk_experiments.grids.local import refuse_missing_path
+
+
+def open_tokenizer(name: str) -> Any:
+    """The fast tokenizer of a folder, or of a name on the hub.
+
+    Raises:
+        ValueError: naming ``--tokenizer``: there is none.
+    """
+    refuse_missing_path("--tokenizer", name)
+    from transformers import AutoTokenizer
+
+    local = Path(name).expanduser()
+    if local.exists() and not (local / "tokenizer.json").is_file() and not (local / "tokenizer_config.json").is_file():
+        raise ValueError(f"--tokenizer {name}: no tokenizer.json in this folder")
+    try:
+        return AutoTokenizer.from_pretrained(str(local) if local.exists() else name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--tokenizer {name}: no tokenizer can be read there: {error}") from error
