@@ -113,3 +113,13 @@ def test_light_modules_stay_light(module: str) -> None:
     program = f"import sys, {module}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_verb_begins_without_what_only_grids_need() -> None:
+    # They take a quarter of a second: as long as everything else of a command that reads records.
+    program = (
+        "import sys, lmk_experiments.cli.main\n"
+        "print([name for name in ('pydantic', 'lmk_experiments.grids') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

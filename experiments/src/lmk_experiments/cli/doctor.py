@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lmk_experiments.cli.options import DEFAULT_ROOT, RootOption, real_root
 from lmk_experiments.doctor.finding import Finding
-from lmk_experiments.profiles import Profile
+
+if TYPE_CHECKING:
+    from lmk_experiments.profiles import Profile
 
 
 def register(app: typer.Typer) -> None:

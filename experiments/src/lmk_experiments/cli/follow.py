@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from lmk_experiments.cli.columns import columns
+from lmk_experiments.cli.grid_names import grid_name
 from lmk_experiments.configs import explain
-from lmk_experiments.grids.names import grid_name
 from lmk_experiments.records import GridRecord, list_cells, load_grid, load_grids, training_cell
 from lmk_experiments.submit.states import CellState, grid_states, share_jobs
 

@@ -101,8 +101,8 @@ def status(
 
     from rich.console import Console
 
+    from lmk_experiments.cli.grid_names import grid_name
     from lmk_experiments.cli.show_status import status_json, status_text
-    from lmk_experiments.grids.names import grid_name
     from lmk_experiments.records import load_grid
     from lmk_experiments.records.grid import GridPreparing
     from lmk_experiments.submit.states import grid_states

@@ -50,7 +50,7 @@ def report(
     configurations. A grid that is half done has a page too, which says what is missing. It is read from the records
     alone.
     """
-    from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.cli.grid_names import grid_name
     from lmk_experiments.grids.schema import checked_name
     from lmk_experiments.records import load_grid
     from lmk_experiments.records.atomic import write_text

@@ -65,7 +65,7 @@ def table(
     † marks what differs from the baseline row by more than noise: a paired randomization test over queries, corrected
     for the comparisons of a column and explained under the table. csv and json have p-values and 95% intervals.
     """
-    from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.cli.grid_names import grid_name
     from lmk_experiments.records.atomic import write_text
     from lmk_experiments.tables import Comparing, load_published, render
     from lmk_experiments.tables.formats import chosen_format

@@ -51,7 +51,7 @@ def sync(
     Where the store is a server (http), running jobs mirror themselves, and this adds the grids' parent runs, their
     tables and whatever a job could not send. A database (SQLite) is written by this alone: --watch follows jobs there.
     """
-    from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.cli.grid_names import grid_name
     from lmk_experiments.tables.mirrored import sync_with_tables
 
     where = real_root(root)

@@ -63,7 +63,7 @@ def clean(
     half-written files and old logs go. Final weights, records, curves and scores stay, and so does every cell that is
     unfinished or being worked on. A model that is logged in MLflow has its files there too: nothing here frees them.
     """
-    from lmk_experiments.grids.names import grid_name
+    from lmk_experiments.cli.grid_names import grid_name
     from lmk_experiments.records import load_grid
     from lmk_experiments.upkeep import delete, find_leftovers, format_bytes, logged_models
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.names import parse_score_name
 from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient
-from lmk_experiments.mirror.store import ROOT_ID, Kind, Store, StoreError, open_store
+from lmk_experiments.mirror.store import KINDS, ROOT_ID, Kind, Store, StoreError, open_store
 from lmk_experiments.records import GridRecord
 
 if TYPE_CHECKING:
@@ -66,6 +66,11 @@ def _read(grid: GridRecord, store: Store, runs: Mapping[str, Run]) -> dict[str, 
         if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
             found[identity] = _scores(store, run)
     return found
+
+
+def runs_of_kinds(store: Store) -> dict[Kind, dict[str, Run]]:
+    """All runs of the store's root: experiment to id to run."""
+    return {kind: runs_of_root(store, kind) for kind in KINDS}
 
 
 def runs_of_root(store: Store, kind: Kind) -> dict[str, Run]:

@@ -20,7 +20,7 @@ from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import Models, chosen_policy
 from lmk_experiments.mirror.models.policy import Policy
 from lmk_experiments.mirror.plain import NeedsMlflow
-from lmk_experiments.mirror.read import Seen, runs_of_root
+from lmk_experiments.mirror.read import Seen, runs_of_kinds
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Status, Wanted
 from lmk_experiments.mirror.writer import Writer, digest
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 LOCK = "mlflow-sync.lock"
 _THREADS = 4
 """Cells that are written at once to a server, which has processes and a network between."""
+Runs = dict[Kind, dict[str, "Run"]]
+"""What a store holds of a root: experiment to id to run."""
 TableText = Callable[[GridRecord], str | Mapping[str, str]]
 """Makes a grid's table: its Markdown, or the texts of several files by their names."""
 
@@ -102,18 +104,21 @@ def sync(
     chosen = every if grids is None else [load_grid(root, name) for name in grids]
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
-            cells = Cells(root, every, chosen)
+            looking = look_at(root, uri)
+            with ThreadPoolExecutor(1, thread_name_prefix="look") as beside:
+                # A server takes its time to answer, in which the records are read.
+                looked = None if looking is None else beside.submit(runs_of_kinds, looking)
+                cells = Cells(root, every, chosen)
             cells.warnings += unreadable
 
-            def work(store: Store, writer: Writer) -> SyncReport:
-                return _Sync(root, store, writer, say, wait_seconds, policy).run(cells, chosen, table_text)
+            def work(store: Store, writer: Writer, held: Runs) -> SyncReport:
+                return _Sync(root, store, writer, held, say, wait_seconds, policy).run(cells, chosen, table_text)
 
-            looking = look_at(root, uri)
-            if looking is not None:
+            if looking is not None and looked is not None:
                 with contextlib.suppress(NeedsMlflow, OSError, LookupError, ValueError, sqlite3.Error):
-                    return work(looking, Looker(looking, ""))
+                    return work(looking, Looker(looking, ""), looked.result())
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            return work(store, Writer(store, user or user_name()))
+            return work(store, Writer(store, user or user_name()), runs_of_kinds(store))
     except StoreError:
         raise
     except Exception as error:
@@ -134,6 +139,7 @@ class _Sync:
         root: Path,
         store: Store,
         writer: Writer,
+        held: Runs,
         progress: Callable[[str], None],
         wait_seconds: float,
         policy: Policy,
@@ -145,7 +151,7 @@ class _Sync:
         self.progress = progress
         self.report = SyncReport(store.address)
         self.models = Models(store, policy, progress)
-        self.held = {kind: runs_of_root(store, kind) for kind in KINDS}
+        self.held = held
         adopt(root, store, writer, self.held)
         self.models.known = {run_id: run for runs in self.held.values() for run_id, run in runs.items()}
 
@@ -173,7 +179,7 @@ class _Sync:
     def _cells(self, started: list[Wanted], parents: dict[str, dict[Kind, Run]]) -> None:
         """Every cell, several at once where a server answers; reported in the order of the grids."""
         held = Held(self.held)
-        if not is_shared(self.store):
+        if isinstance(self.writer, Looker) or not is_shared(self.store):
             for cell in started:
                 self._count(cell, *self._cell(cell, parents, held))
             return

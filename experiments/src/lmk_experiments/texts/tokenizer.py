@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lmk_experiments.grids.local import refuse_missing_path
-
 
 def open_tokenizer(name: str) -> Any:
     """The fast tokenizer of a folder, or of a name on the hub.
@@ -14,6 +12,8 @@ def open_tokenizer(name: str) -> Any:
     Raises:
         ValueError: naming ``--tokenizer``: there is none.
     """
+    from lmk_experiments.grids.local import refuse_missing_path  # with all that a grid may hold, which takes long
+
     refuse_missing_path("--tokenizer", name)
     from transformers import AutoTokenizer
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import configparser
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -15,6 +17,8 @@ from lmk_experiments.mirror.address.credentials import PASSWORD, TOKEN, USERNAME
 from lmk_experiments.mirror.plain.runs import NeedsMlflow, PlainClient, PlainData, PlainInfo, PlainRun
 
 _RUNS_A_PAGE = 200
+_AT_ONCE = 4
+"""Requests: as many as `lmk serve` has processes that answer."""
 _SECONDS = 30.0
 _OTHER_WAYS = (
     "MLFLOW_TRACKING_AUTH",
@@ -48,10 +52,11 @@ class ServerReader(PlainClient):
 
     def experiments(self, names: Iterable[str]) -> dict[str, str]:
         asked = list(names)
+        bodies = [{"max_results": 2, "filter": f"name = '{name}'"} for name in asked]
         found: dict[str, str] = {}
-        for name in asked:
-            held = self._ask("experiments/search", {"max_results": 2, "filter": f"name = '{name}'"})
-            found |= {one["name"]: one["experiment_id"] for one in held.get("experiments", ())}
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for held in pool.map(lambda body: self._ask("experiments/search", body), bodies):
+                found |= {one["name"]: one["experiment_id"] for one in held.get("experiments", ())}
         return {name: found[name] for name in asked if name in found}
 
     def runs_with(self, experiment: str, tags: Mapping[str, str]) -> dict[str, PlainRun]:
@@ -64,13 +69,24 @@ class ServerReader(PlainClient):
             "order_by": ["attributes.start_time ASC"],
         }
         runs: dict[str, PlainRun] = {}
-        token = ""
-        while True:
-            page = self._ask("runs/search", {**body, **({"page_token": token} if token else {})})
+        for page in self._pages("runs/search", body):
             runs |= {run.info.run_id: run for run in map(_run, page.get("runs", ()))}
-            token = page.get("next_page_token", "")
-            if not token:
-                return {key: run for key, run in runs.items() if tags.items() <= run.data.tags.items()}
+        return {key: run for key, run in runs.items() if tags.items() <= run.data.tags.items()}
+
+    def _pages(self, path: str, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Every page of an answer, in order. Those that come after the next one are asked for together with it."""
+        page = self._ask(path, body)
+        yield page
+        token = page.get("next_page_token", "")
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            while token:
+                ahead = _ahead(token, body["max_results"])
+                pages = pool.map(lambda one: self._ask(path, {**body, "page_token": one}), ahead)
+                for asked, page in zip(ahead, pages, strict=True):
+                    if asked != token:
+                        break  # the server goes on elsewhere, or ended: this was asked for in vain
+                    yield page
+                    token = page.get("next_page_token", "")
 
 
 def _login(uri: str) -> dict[str, str]:
@@ -106,3 +122,19 @@ def _run(value: Mapping[str, Any]) -> PlainRun:
             {one["key"]: one.get("value", "") for one in data.get("tags", ())},
         ),
     )
+
+
+def _ahead(token: str, size: int) -> list[str]:
+    """``token`` and, where it is MLflow's own, the tokens of the pages behind it.
+
+    MLflow does not promise what a token holds, so one that was not foretold rightly is not used.
+
+    >>> _ahead("another server's", 200)
+    ["another server's"]
+    """
+    try:
+        offset = json.loads(base64.b64decode(token, validate=True))["offset"]
+        following = [{"offset": int(offset) + size * number} for number in range(1, _AT_ONCE)]
+    except (binascii.Error, ValueError, LookupError, TypeError):
+        return [token]
+    return [token, *(base64.b64encode(json.dumps(one).encode()).decode() for one in following)]
