@@ -219,6 +219,9 @@ def test_the_model_depends_on_its_seed_only_and_leaves_the_random_state(tmp_path
         save_model(tmp_path / place, tokenizer, ModelShape(16, 1, 2, 16, 300, seed=seed))
         assert torch.equal(torch.get_rng_state(), expected)
         weights.append((tmp_path / place / "model.safetensors").read_bytes())
+        assert (tmp_path / place / "model.safetensors").stat().st_mode == (
+            tmp_path / place / "config.json"
+        ).stat().st_mode
     assert weights[0] == weights[1] != weights[2]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -219,3 +220,17 @@ def test_lengths_beyond_a_table_of_positions(tiny_tokenizer_folder, tmp_path, te
 def test_a_name_that_does_not_exist_offline():
     with pytest.raises(EncoderError, match="nobody/nothing: neither a folder here nor a model"):
         Embedder.from_pretrained("nobody/nothing", "cls")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_whoever_may_read_the_settings_may_read_the_weights(tiny_model_folder, tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        pooling = PoolingConfig("latent_attention", num_latents=6, latent_heads=2)
+        embedder = Embedder.from_pretrained(tiny_model_folder, pooling, max_length=77)
+        folder = embedder.save_pretrained(tmp_path / "model")
+    finally:
+        os.umask(before)
+    modes = {str(file.relative_to(folder)): file.stat().st_mode & 0o777 for file in folder.rglob("*") if file.is_file()}
+    assert {"model.safetensors", "reduction.safetensors"} <= modes.keys()
+    assert modes == dict.fromkeys(modes, 0o666 & ~mask)

@@ -94,6 +94,8 @@ def save_model(folder: Path, tokenizer: Tokenizer, shape: ModelShape) -> None:
     from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
     from transformers.utils import logging
 
+    from lmk_core.encoders import save_encoder
+
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=shape.positions,
@@ -126,7 +128,7 @@ def save_model(folder: Path, tokenizer: Tokenizer, shape: ModelShape) -> None:
     was_shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # a bar of its own for one file of a few megabytes
     try:
-        model.save_pretrained(folder)
+        save_encoder(model, folder)
     finally:
         if was_shown:
             logging.enable_progress_bar()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from lmk_core.encoders import PooledEncoder
+from lmk_core.encoders import PooledEncoder, save_encoder
 from lmk_core.hub.card import CardFacts, model_card
 from lmk_core.hub.config import CONFIG_FILE, REDUCTION_FILE, SavedConfig, SavedModelError
 from lmk_core.hub.find import find_file
@@ -110,14 +110,14 @@ def write_model(
 
 
 def _write_files(folder: Path, module: PooledEncoder, tokenizer: PoolingTokenizer, others: ForOthers) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     encoder: Any = module.encoder
-    encoder.save_pretrained(folder)
+    save_encoder(encoder, folder)
     tokenizer.hf_tokenizer.save_pretrained(folder)
     weights = {name: value.detach().cpu().contiguous() for name, value in module.reduction.state_dict().items()}
     if weights:
-        save_file(weights, folder / REDUCTION_FILE)
+        (folder / REDUCTION_FILE).write_bytes(save(weights))
     splitter = None if tokenizer.sentence_splitter is None else splitter_to_text(tokenizer.sentence_splitter)
     SavedConfig(module.pooling, tokenizer.max_length, splitter).write(folder)
     no_flag = write_sentence_transformer(folder, module.encoder, tokenizer, others.prompts, others.include_prompt)

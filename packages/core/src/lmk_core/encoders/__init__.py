@@ -11,8 +11,16 @@ if TYPE_CHECKING:
     from lmk_core.encoders.loading import EncoderError, load_encoder
     from lmk_core.encoders.packed.attention import PackedAttentionError
     from lmk_core.encoders.pooled import PooledEncoder
+    from lmk_core.encoders.saving import save_encoder
 
-__all__ = ["EncoderError", "PackedAttentionError", "PooledEncoder", "load_encoder", "load_language_head"]
+__all__ = [
+    "EncoderError",
+    "PackedAttentionError",
+    "PooledEncoder",
+    "load_encoder",
+    "load_language_head",
+    "save_encoder",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -22,5 +30,6 @@ __getattr__, __dir__ = lazy_exports(
         "PooledEncoder": "lmk_core.encoders.pooled",
         "load_encoder": "lmk_core.encoders.loading",
         "load_language_head": "lmk_core.encoders.heads",
+        "save_encoder": "lmk_core.encoders.saving",
     },
 )

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.utils.data import get_worker_info
@@ -176,7 +176,8 @@ class LayoutPooling(Pooling):
         super().save(output_path, *args, **kwargs)
         weights = {name: value.detach().cpu().contiguous() for name, value in self.reduction.state_dict().items()}
         if weights:
-            save_file(weights, Path(output_path) / REDUCTION_FILE)
+            # Not `save_file`, which keeps what it writes for its owner alone.
+            (Path(output_path) / REDUCTION_FILE).write_bytes(save(weights))
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> LayoutPooling:  # ty: ignore[incompatible-method-override]
