@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lmk_experiments.costs import load_throughput, plan_costs
-from lmk_experiments.grids import Plan
 from lmk_experiments.records import read_json, write_json
+
+if TYPE_CHECKING:
+    from lmk_experiments.grids import Plan
 
 FILE = "estimates.json"
 
 
 def note_estimates(plan: Plan, root: Path, profile: str) -> None:
     """Write ``<root>/grids/<grid>/estimates.json``: a cell's identity to its hours of one GPU, where they are known."""
+    from lmk_experiments.costs import load_throughput, plan_costs  # with all of a grid, which `lmk status` needs not
+
     costs = plan_costs([plan], root, load_throughput(profile), lambda *_: False)
     hours = {
         key[1]: cost.gpu_hours for key, cost in costs.cells.items() if len(key) == 2 and cost.gpu_hours is not None

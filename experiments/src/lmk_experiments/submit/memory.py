@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lmk_experiments.profiles import Profile
 from lmk_experiments.records import Cell
 from lmk_experiments.records.attempts import OUT_OF_MEMORY, attempts
 from lmk_experiments.records.tickets import JobNote
 from lmk_slurm import Job, Sighting
 from lmk_slurm.logs import out_of_memory
+
+if TYPE_CHECKING:
+    from lmk_experiments.profiles import Profile
 
 FACTOR = 2.0
 
