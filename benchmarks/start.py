@@ -20,7 +20,7 @@ BARE, PEER = "python -c pass", "mlflow --help"
 COMMANDS = {
     BARE: [sys.executable, "-c", "pass"],
     "lmk --help": [*LMK, "--help"],
-    "lmk plan quickstart": [*LMK, "plan", "quickstart"],
+    "lmk plan quickstart": [*LMK, "plan", "quickstart", "--root", "runs"],
     PEER: [str(BIN / "mlflow"), "--help"],
 }
 

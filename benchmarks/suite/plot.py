@@ -1,4 +1,4 @@
-"""The one plot: every ratio with its quartiles, on a logarithmic axis with a line at 1. It reads without colours."""
+"""The one plot: every ratio with its spread, on a logarithmic axis with a line at 1. It reads without colours."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def plot(parts: Sequence[Part]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y + 14}" viewBox="0 0 {width} {y + 14}" '
             'font-family="sans-serif" font-size="11" fill="#111">',
-            "<title>How many times better than each peer, with quartiles</title>",
+            "<title>How many times better than each peer, with the spread</title>",
             f'<rect width="{width}" height="{y + 14}" fill="#fff"/>',
-            _text(LEFT, 14, "times better than the peer, median and quartiles; hollow: worse than the peer"),
+            _text(LEFT, 14, "times better than the peer, median and spread; hollow: worse than the peer"),
             *_scale(axis, y),
             *rows,
             "</svg>\n",

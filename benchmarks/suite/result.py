@@ -13,16 +13,19 @@ LIMITS = {
     "matrix products": "the products that the model asks for at the rate of `torch.mm` in its shapes, same process",
     "tokenizer": "the fast tokenizer's own call, without cutting, special tokens or masks",
     "interpreter": "`python -c pass`",
-    "imports": "a process that imports the same libraries and does nothing",
-    "vectors": "the ids, vectors and gradients of vectors of the whole batch, and the gradients of the weights",
+    "vectors": "the ids, vectors and gradients of vectors of the whole batch",
     "inputs": "the states that go in and come out, and their gradients",
 }
 """What the physical limits are, by their names in the table."""
 
 
+_FOR_QUARTILES = 5
+"""Repetitions: of fewer, quartiles would make the spread look smaller than what was seen."""
+
+
 @dataclass(frozen=True)
 class Spread:
-    """A median and its quartiles."""
+    """A median and its quartiles; of fewer than five values the least and the most."""
 
     median: float
     low: float
@@ -31,8 +34,8 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         """Of one value or more."""
-        if len(values) == 1:
-            return cls(values[0], values[0], values[0])
+        if len(values) < _FOR_QUARTILES:
+            return cls(statistics.median(values), min(values), max(values))
         low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
         return cls(middle, low, high)
 
@@ -112,8 +115,15 @@ class Result:
 
     @property
     def worse(self) -> bool:
-        """Whether the peer is better in three of four repetitions or more."""
+        """Whether the peer is better by more than the spread: in all of fewer than five repetitions, else in three of
+        four.
+        """
         return self.ratio.high < 1
+
+    @property
+    def unclear(self) -> bool:
+        """Whether the median says worse, and the spread reaches to 1 or above."""
+        return self.ratio.median < 1 and not self.worse
 
     @property
     def clock_ratio(self) -> Spread | None:

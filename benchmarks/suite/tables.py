@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -38,14 +39,20 @@ def main_table(parts: Sequence[Part]) -> str:
         return NOTHING
     worse = sum(one.worse for one in results)
     head = (
-        "| benchmark | case | ours | peer | times better (quartiles) | by the clock | n | padding | of the limit "
+        "| benchmark | case | ours | peer | times better (spread) | by the clock | n | padding | of the limit "
         "| equal | what to know |"
     )
     lines = [head, "|---|---|---|---|--:|--:|--:|--:|---|---|---|", *map(_line, results)]
     said = (
-        f"{worse} of {len(results)} are worse than their peer (the upper quartile too is below 1); the worst is first."
+        f"{worse} of {len(results)} are worse than their peer (the whole spread is below 1){_unclear(results)}; "
+        "the worst is first."
     )
     return said + "\n\n" + "\n".join(lines)
+
+
+def _unclear(results: Sequence[Result]) -> str:
+    count = sum(one.unclear for one in results)
+    return f", and of {count} with a median below 1 it is not clear" if count else ""
 
 
 def _line(one: Result) -> str:
@@ -71,9 +78,10 @@ def _cells(*cells: str) -> str:
 
 
 def ratio_text(one: Result) -> str:
-    """The ratio with its quartiles."""
-    ratio = one.ratio
-    return f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    """The ratio with its spread."""
+    ratio, unclear = one.ratio, ", unclear" if one.unclear else ""
+    spread = f"{ratio.low:.2f} to {ratio.high:.2f}" if len(one.ours.values) > 1 else "one run"
+    return f"{ratio.median:.2f} ({spread}{unclear})"
 
 
 def quantity(value: float, unit: str) -> str:
@@ -94,7 +102,7 @@ def _padding(one: Result) -> str:
     if one.needed is None:
         return ""
     shares = [1 - one.needed / side.processed for side in (one.ours, one.peer) if side.processed]
-    return " / ".join(f"{abs(share):.0%}" for share in shares)
+    return " / ".join(f"{share:.0%}".replace("-0%", "0%") for share in shares)
 
 
 def limits_text() -> str:
@@ -120,9 +128,9 @@ def _rates(parts: Sequence[Part]) -> Iterator[tuple[str, float]]:
 
 def missing_table(parts: Sequence[Part]) -> str:
     """What was not compared, and why."""
-    lines = [f"| {part.name} | {part.reason} |" for part in parts if part.state != "done"]
+    lines = [_cells(part.name, _without_paths(part.reason)) for part in parts if part.state != "done"]
     lines += [
-        f"| {one.benchmark}: {one.case} | {one.missing} |"
+        _cells(f"{one.benchmark}: {one.case}", _without_paths(one.missing))
         for part in parts
         for one in part.results
         if isinstance(one, Missing)
@@ -130,6 +138,11 @@ def missing_table(parts: Sequence[Part]) -> str:
     if not parts:
         return NOTHING
     return "\n".join(["| not compared | why |", "|---|---|", *lines]) if lines else "Everything was compared."
+
+
+def _without_paths(text: str) -> str:
+    """A log's last line may name folders of this machine."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/:'\"]+/)+", ".../", text)
 
 
 def times_table(parts: Sequence[Part]) -> str:
@@ -142,18 +155,18 @@ def times_table(parts: Sequence[Part]) -> str:
 
 def short_table(parts: Sequence[Part], run: dict[str, Any]) -> str:
     """For the README at the root: what is worse than its peer, and of the others some."""
-    shown = [one for one in results_of(parts) if one.headline or one.worse]
+    shown = [one for one in results_of(parts) if one.headline or one.ratio.median < 1]
     if not shown:
         return NOTHING
     lines = [
         _cells(
             f"{one.benchmark}: {one.case}",
-            one.peer.name,
             "memory" if one.unit == "MB" else "time",
+            one.peer.name,
             ratio_text(one),
             one.remark,
         )
         for one in shown
     ]
-    head = ["| | beside | of | times better (quartiles) | what to know |", "|---|---|---|--:|---|"]
+    head = ["| what | measured | beside | times better (spread) | what to know |", "|---|---|---|--:|---|"]
     return f"{run['processor']}, one thread.\n\n" + "\n".join([*head, *lines])
