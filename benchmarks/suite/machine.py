@@ -13,8 +13,14 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("torch", "transformers", "sentence-transformers", "mteb", "lightning", "mlflow", "tokenizers", "numpy")
-CODE = ("packages/*/src/**/*", "slurm/src/**/*", "experiments/src/**/*", "benchmarks/**/*.py")
-"""Files whose change begins a run anew."""
+CODE = (
+    "packages/*/src/**/*",
+    "slurm/src/**/*",
+    "experiments/src/**/*",
+    *(f"experiments/{folder}/**/*" for folder in ("datasets", "grids", "models", "presets", "tables")),
+    "benchmarks/**/*.py",
+)
+"""Files whose change begins a run anew: the sources, and what `lmk plan` reads."""
 
 
 def describe(root: Path = ROOT) -> dict[str, Any]:
@@ -53,7 +59,9 @@ def processor() -> str:
 
 def code_of(root: Path) -> str:
     """A digest of the sources of this project, the benchmarks and the tested versions; 12 hex digits."""
-    files = {path for pattern in CODE for path in root.glob(pattern) if path.is_file() and path.suffix != ".pyc"}
+    found = {path for pattern in CODE for path in root.glob(pattern) if path.is_file()}
+    # Not what Python or an open editor leaves beside the sources: a change during a run stops it.
+    files = {path for path in found if path.suffix != ".pyc" and not path.name.startswith(".")}
     digest = hashlib.sha256()
     for path in sorted(files | {root / "constraints.txt"}):
         digest.update(f"{path.relative_to(root)}\0".encode())

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from suite.parts import Part
 from suite.result import Result
-from suite.runner import Part
 from suite.tables import ratio_text, results_of
 
 LEFT, WIDTH, RIGHT, LINE, TOP = 650, 400, 150, 17, 48

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from suite import tables
+from suite.parts import Part
 from suite.plot import plot
-from suite.runner import Part
 
 RESULTS = "benchmarks/results.jsonl"
 PLOT = "benchmarks/results.svg"
@@ -25,7 +25,7 @@ class Run:
 
 
 def read_run(file: Path) -> Run:
-    """A run as `write_run` wrote it."""
+    """A run as `run_text` has it."""
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
     conditions = next((line["run"] for line in lines if "run" in line), {})
     heads = [line["part"] for line in lines if "part" in line]
@@ -36,14 +36,14 @@ def read_run(file: Path) -> Run:
     return Run(conditions, [Part.from_json({**head, "results": results[head["name"]]}) for head in heads])
 
 
-def write_run(run: Run, file: Path) -> None:
+def run_text(run: Run) -> str:
     """A line for the run, one for each benchmark, one for each result."""
     lines: list[dict[str, Any]] = [{"run": run.conditions}]
     for part in run.parts:
         head = part.to_json()
         lines += [{"of": part.name, "result": result} for result in head.pop("results")]
         lines.append({"part": head})
-    file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def blocks(run: Run) -> dict[str, dict[str, str]]:
@@ -66,17 +66,17 @@ def publish(run: Run, root: Path) -> list[Path]:
     """Writes the run's file, the plot and the marked parts of the READMEs; the files that it wrote.
 
     Raises:
-        ValueError: a README has no place for a part.
+        ValueError: a README has no place for a part; nothing was written then.
     """
-    write_run(run, root / RESULTS)
-    (root / PLOT).write_text(plot(run.parts), encoding="utf-8")
-    for name, texts in blocks(run).items():
-        file = root / name
-        text = file.read_text(encoding="utf-8")
-        for mark, content in texts.items():
-            text = filled(text, mark, content, name)
-        file.write_text(text, encoding="utf-8")
-    return [root / name for name in (RESULTS, PLOT, *blocks(run))]
+    texts = {RESULTS: run_text(run), PLOT: plot(run.parts)}
+    for name, marked in blocks(run).items():
+        texts[name] = (root / name).read_text(encoding="utf-8")
+        for mark, content in marked.items():
+            texts[name] = filled(texts[name], mark, content, name)
+    # Only now: an error above must not leave files of two runs.
+    for name, text in texts.items():
+        (root / name).write_text(text, encoding="utf-8")
+    return [root / name for name in texts]
 
 
 def filled(text: str, mark: str, content: str, name: str) -> str:

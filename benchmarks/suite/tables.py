@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from suite.parts import Part
 from suite.result import LIMITS, Missing, Result
-from suite.runner import Part
 
 NOTHING = "Not run yet: `make bench` writes this."
 
@@ -24,12 +24,18 @@ def conditions_text(run: dict[str, Any]) -> str:
         return NOTHING
     versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
     quick = "\n\n**A run with `--quick`, which measures little of everything: no figures.**" if run["quick"] else ""
+    texts, commit = run.get("texts", "unknown"), run["commit"] or "unknown"
     return (
         f"Run of {run['date']}: {run['processor']}, {run['cores']} cores, {run['memory_gb']} GB, {run['system']}; "
-        f"{run['minutes']:.1f} minutes; load of the machine before {run['load_before']:.1f} and after "
-        f"{run['load_after']:.1f}. {versions}. Commit {run['commit'] or 'unknown'}, sources {run['code']}. "
+        f"{run['minutes']:.1f} minutes{_calls(run)}; load of the machine before {run['load_before']:.1f} and after "
+        f"{run['load_after']:.1f}. Texts: {texts}. {versions}. Commit {commit}, sources {run['code']}. "
         f"One thread.{quick}"
     )
+
+
+def _calls(run: dict[str, Any]) -> str:
+    calls = run.get("calls", 1)
+    return "" if calls == 1 else f" in {calls} calls"
 
 
 def main_table(parts: Sequence[Part]) -> str:
