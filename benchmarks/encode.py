@@ -145,11 +145,11 @@ def compare(
         return peer.encode(texts, batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
 
     needed, processed = our_tokens(embedder, texts)
-    vectors, computed = embedder.encode(texts), {}
+    vectors, computed, apart = embedder.encode(texts), {}, {}
     for which, size in (("defaults", 32), ("best", best)):  # this also warms both
         others, computed[which] = tokens_computed(peer, lambda size=size: theirs(size))
-        difference = float(np.abs(vectors - others).max())
-        assert difference < 1e-5, f"{case}: the vectors differ by {difference}"
+        apart[which] = float(np.abs(vectors - others).max())
+        assert apart[which] < 1e-5, f"{case}: the vectors differ by {apart[which]}"
     taken = interleaved(
         {"ours": lambda: embedder.encode(texts), "defaults": theirs, "best": lambda: theirs(best)},
         1 if given.quick else given.repetitions,
@@ -165,7 +165,7 @@ def compare(
                 taken["ours"].side("Embedder", processed),
                 taken[which].side(name, computed[which]),
                 "s",
-                same=f"vectors to {difference:.0e}",
+                same=f"vectors to {apart[which]:.0e}",
                 needed=needed,
                 limit=flops / rate,
                 limit_of="matrix products",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -96,18 +95,21 @@ def in_a_process(way: str, rows: tuple[int, int], chunk: int, length: int) -> di
 
 
 def measure(way: str, rows: tuple[int, int], chunk: int, length: int) -> dict[str, list[float]]:
-    """What one step needs above what the process had before, the smaller batch first: the mark only rises."""
+    """What one step needs above what the process had before the first one."""
+    from training.measuring import high_water, reset_mark
+
     step = peer_step(chunk) if way == "peer" else make_step(chunk if way == "chunks" else None)
     step(make_texts(4, length), 4)  # what is made once, for any batch
-    before = _resident()
+    before = reset_mark()
     found: dict[str, list[float]] = {key: [] for key in ("bytes", "seconds", "clock", "losses", "least")}
     for count in sorted(rows):
+        reset_mark()  # each batch has a mark of its own
         texts = make_texts(count, length)
         began = time.process_time(), time.perf_counter()
         found["losses"].append(step(texts, count))
         found["seconds"].append(time.process_time() - began[0])
         found["clock"].append(time.perf_counter() - began[1])
-        found["bytes"].append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+        found["bytes"].append(high_water() - before)
         found["least"].append(texts.ids.nbytes + 2 * 4 * DIM * len(texts))
     return found
 
@@ -207,11 +209,6 @@ def make_texts(rows: int, length: int):
     ids = draw.randint(1, 500, bounds[-1]).astype(np.int32)
     pooled = np.concatenate([np.arange(n, dtype=np.int32) for n in lengths])
     return Layouts(ids, bounds, pooled, bounds)
-
-
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * resource.getpagesize()
 
 
 if __name__ == "__main__":

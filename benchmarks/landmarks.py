@@ -3,7 +3,7 @@
 Run: ``python benchmarks/landmarks.py [--repetitions N] [--json FILE]``. The small ModernBERT of ``encode.py`` reads
 texts that are longer than the budget, so that every layout has the same number of tokens (checked), and encoders
 compute the same shapes. What is left is putting landmarks in and pooling more than one position. The peer is our own
-CLS.
+CLS: its vectors are others, so only the number of tokens is compared.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def compare(
                 taken[name].side("landmarks", needed),
                 taken["CLS"].side("CLS, same tokens", needed),
                 "s",
+                same="the number of tokens alone: vectors are pooled otherwise",
                 needed=needed,
                 limit=flops / rate,
                 limit_of="matrix products",

@@ -4,7 +4,7 @@ Run: ``python benchmarks/layout.py [--repetitions N] [--json FILE] [tokenizer...
 from a fixed seed, of the book in the reference data where that is (``../shared`` or ``LMK_SHARED``), else of made-up
 words; the tokenizers are those named (folders or names), else the reference data's, else one that is trained here.
 The loop tokenizes and inserts one text after the other, as the authors' published code does, and gives the same ids
-(checked).
+(checked); so do several granularities from one tokenization and a call for each (checked).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from suite.result import Result
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from lmk_core import LandmarkTokenizer
+from lmk_core.layouts import Layouts
 
 SHARED = Path(os.environ.get("LMK_SHARED", Path(__file__).parents[2] / "shared")) / "data"
 SIZES = [32, 64, 128, 256]
@@ -62,20 +63,24 @@ def compare(
     """Landmarks beside the plain call and beside the loop, of one tokenizer on one corpus."""
     landmarks = LandmarkTokenizer(tokenizer, SIZES[0], max_length)
 
-    def every_size() -> None:
+    def every_size() -> list[Layouts]:
         once = landmarks.tokenize(texts)
-        for size in SIZES:
-            landmarks.lay_out(once, granularity=size)
+        return [landmarks.lay_out(once, granularity=size) for size in SIZES]
+
+    def every_call() -> list[Layouts]:
+        return [landmarks.layouts(texts, granularity=size) for size in SIZES]
 
     found = landmarks.layouts(texts)
     assert [layout.input_ids for layout in found] == loop(tokenizer, texts, SIZES[0], max_length)
+    for size, one, other in zip(SIZES, every_size(), every_call(), strict=True):
+        assert list(one) == list(other), f"{name}, {corpus}: granularity {size} of one tokenization differs"
     taken = interleaved(
         {
             "plain": lambda: tokenizer(texts, truncation=True, max_length=max_length),
             "landmarks": lambda: landmarks.layouts(texts),
             "backend": lambda: backend(tokenizer, texts),
             "loop": lambda: loop(tokenizer, texts, SIZES[0], max_length),
-            "4 calls": lambda: [landmarks.layouts(texts, granularity=size) for size in SIZES],
+            "4 calls": every_call,
             "4 sizes": every_size,
         },
         1 if given.quick else given.repetitions,
@@ -90,7 +95,8 @@ def compare(
     if corpus == "512":
         case = f"{name}, {corpus}, {len(SIZES)} granularities"
         calls = taken["4 calls"].side("a call of ours for each")
-        report.add(Result("layout", case, taken["4 sizes"].side("tokenized once"), calls, "s"))
+        same = "ids and positions equal"
+        report.add(Result("layout", case, taken["4 sizes"].side("tokenized once"), calls, "s", same=same))
 
 
 def loop(tokenizer: Any, texts: list[str], size: int, max_length: int) -> list[list[int]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from suite.measuring import Report, note, options
 from suite.result import Result, Side
+from training.measuring import high_water, reset_mark
 
 LENGTHS = (1024, 4096)
 HEADS, WIDTH = 2, 16
@@ -82,19 +83,11 @@ def measure(way: str, length: int) -> dict[str, float]:
     """One pass there and back, above what the process had before."""
     passed(way, 64)  # what is loaded and kept by the first one is none of the text's
     # The mark of the whole process stands where the imports have left it: it is set back first.
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before = _high_water()
+    before = reset_mark()
     began = time.process_time(), time.perf_counter()
     passed(way, length)
     seconds, clock = time.process_time() - began[0], time.perf_counter() - began[1]
-    return {"bytes": _high_water() - before, "seconds": seconds, "clock": clock}
-
-
-def _high_water() -> int:
-    """The most bytes that were resident since the mark was set back."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    (line,) = (line for line in lines if line.startswith("VmHWM:"))
-    return 1024 * int(line.split()[1])
+    return {"bytes": high_water() - before, "seconds": seconds, "clock": clock}
 
 
 def passed(way: str, length: int) -> list[Any]:

@@ -49,7 +49,7 @@ BENCHMARKS = (
     Benchmark("gradcache", "gradcache_memory.py", expected=130, limit=400),
     Benchmark("retromae", "retromae_memory.py", expected=70, limit=300),
     Benchmark("records", "thousand.py", expected=160, limit=480),
-    Benchmark("resume", "resume.py", expected=160, limit=480),
+    Benchmark("resume", "resume.py", expected=210, limit=600),
     Benchmark("landmarks", "landmarks.py", expected=55, limit=360),
     Benchmark("encode", "encode.py", expected=120, limit=360),
     Benchmark("evaluate", "evaluate.py", expected=150, limit=420),

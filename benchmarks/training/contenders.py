@@ -83,7 +83,13 @@ def config_of(spread: Spread, folder: Path, model: Path) -> dict[str, Any]:
 def prepare(spread: Spread, folder: Path, model: Path, words: list[str]) -> Task:
     """Writes the rows, and for the peers once more in the order in which `lmk_train` draws them."""
     folder.mkdir()
-    write_rows(folder / "rows.jsonl", spread, words, model, spread.batch_size * spread.steps)
+    trained = spread.batch_size * spread.steps
+    # The peers' loader is a batch ahead: the first step tokenizes two, and the last one none where no batch is left.
+    # Where the first step is not counted there is a batch more, so that each counted step tokenizes one.
+    spare = spread.batch_size if spread.counted < spread.steps else 0
+    write_rows(folder / "all.jsonl", spread, words, model, trained + spare)
+    lines = (folder / "all.jsonl").read_text(encoding="utf-8").splitlines()
+    (folder / "rows.jsonl").write_text("\n".join(lines[:trained]) + "\n", encoding="utf-8")
     config = config_of(spread, folder, model)
     config["data"]["cache"] = str(folder / "cache")
     tokenizer = PoolingTokenizer(AutoTokenizer.from_pretrained(model), PoolingConfig("mean"), spread.passage_max_length)
@@ -91,8 +97,7 @@ def prepare(spread: Spread, folder: Path, model: Path, words: list[str]) -> Task
     order = data.order()
     assert order is not None
     batches = [[key.row for key in batch] for batch in order]
-    lines = (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
-    ordered = [lines[row] for batch in batches for row in batch]
+    ordered = [lines[row] for batch in batches for row in batch] + lines[trained:]
     (folder / "ordered.jsonl").write_text("\n".join(ordered) + "\n", encoding="utf-8")
     counted = list(data.batches())[-spread.counted :]
     flops = ModelFlops(Embedder.from_pretrained(model, "mean", device="cpu").module)
