@@ -10,6 +10,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
 from lmk_core import Embedder
+from lmk_core.encoders import EncoderError
 from lmk_core.hub.config import CONFIG_FILE
 from lmk_core.hub.find import find_file
 
@@ -46,10 +47,9 @@ def test_offline_a_cached_model_is_what_is_cached_of_it(cached):
 
 
 @pytest.mark.parametrize(("name", "revision"), [("org/other", None), ("org/tiny", "v2")])
-def test_offline_nothing_is_said_of_what_is_not_cached(cached, name, revision):
-    with pytest.raises(OSError, match=f"{name}.*: no folder here"):
-        find_file(name, CONFIG_FILE, revision)
-    with pytest.raises(OSError, match=f"{name}.*: no folder here"):
+def test_offline_a_model_that_is_not_cached_is_none(cached, name, revision):
+    assert find_file(name, CONFIG_FILE, revision) is None
+    with pytest.raises(EncoderError, match=f"{name}: neither a folder here nor a model"):
         Embedder.from_pretrained(name, "mean", revision=revision)
 
 

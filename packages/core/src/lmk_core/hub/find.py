@@ -9,49 +9,36 @@ def find_file(name_or_path: str, file: str, revision: str | None = None) -> Path
     """A file of a folder or of a repository on the Hub, or None if it has no such file.
 
     Without the Hub, the cache decides. That a file is not in it means nothing while the Hub could be asked; in offline
-    mode nobody can be, and a repository is what is cached of it.
+    mode nobody can be, and a repository is what is cached of it, be it nothing.
 
     Raises:
         OSError: there is no such repository or revision, access to it is refused, or whether it has the file is not
-            known: the Hub does not answer, or nothing of it is cached.
+            known because the Hub does not answer.
     """
     if Path(name_or_path).is_dir():
         path = Path(name_or_path) / file
         return path if path.is_file() else None
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(hf_hub_download(name_or_path, file, revision=revision))
     except LocalEntryNotFoundError as error:
-        if _is_known_to_lack(name_or_path, file, revision):
+        if constants.is_offline_mode() or _was_absent(name_or_path, file, revision):
             return None
-        raise OSError(f"{name_or_path}: {_why_unknown(file)}: {error}") from error
+        raise OSError(
+            f"{name_or_path}: whether it has {file} can't be found out (HF_HUB_OFFLINE=1 takes what is cached of it "
+            f"for the whole): {error}"
+        ) from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, HFValidationError) as error:
-        at = "" if revision is None else f", revision {revision}"
-        raise OSError(
-            f"{name_or_path}{at}: no folder here, and no model of the Hub that can be read: {error}"
-        ) from error
+        named = name_or_path if revision is None else f"{name_or_path}, revision {revision}"
+        raise OSError(f"{named}: no folder here, and no model of the Hub that can be read: {error}") from error
 
 
-def _is_known_to_lack(name: str, file: str, revision: str | None) -> bool:
-    """Whether the cache says that a file does not exist, or is all that can be had of a repository."""
+def _was_absent(name: str, file: str, revision: str | None) -> bool:
+    """Whether the Hub has said before that this revision has no such file."""
     from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
-    if try_to_load_from_cache(name, file, revision=revision) is _CACHED_NO_EXIST:
-        return True
-    return _is_offline() and isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str)
-
-
-def _why_unknown(file: str) -> str:
-    if _is_offline():
-        return "no folder here, and not in the cache of models"
-    return f"whether it has {file} can't be found out (HF_HUB_OFFLINE=1 takes what is cached of it for the whole)"
-
-
-def _is_offline() -> bool:
-    from huggingface_hub import constants
-
-    return constants.is_offline_mode()
+    return try_to_load_from_cache(name, file, revision=revision) is _CACHED_NO_EXIST
