@@ -187,6 +187,23 @@ def test_shared_cells_are_paid_once(tmp_path: Path) -> None:
     assert hours == pytest.approx((10 + 8 - 2) / 10 * (alone[0].of("training").gpu_hours or 0), rel=0.05)
 
 
+def test_every_subset_of_a_task_is_in_the_cache_once(tmp_path: Path) -> None:
+    def texts_gb(*suites: str) -> float:
+        value = {
+            "grid": "g",
+            "base": ["msmarco_passage", "models/modernbert-base"],
+            "train": [{"row": "a"}],
+            "evaluate": {"suites": list(suites), "max_length": 512},
+        }
+        (tmp_path / "g.yaml").write_text(yaml.safe_dump(value))
+        plan = make_plan(load_grid_file(str(tmp_path / "g.yaml")), tmp_path)
+        return plan_costs([plan], tmp_path, None, lambda kind, identity: False).texts_gb
+
+    assert texts_gb("mldr-13") > texts_gb("mldr-en") > 0
+    together = texts_gb("mldr-13"), texts_gb("mldr-en", "mldr-13"), texts_gb("mldr-13", "mldr-en")
+    assert len(set(together)) == 1, "English is one of the thirteen"
+
+
 def test_what_is_done_is_not_left(tmp_path: Path) -> None:
     plan = make_plan(load_grid_file("table5"), tmp_path)
     done = plan.trainings[0].id

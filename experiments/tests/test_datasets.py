@@ -11,7 +11,15 @@ import yaml
 
 from lmk_experiments.builders import fingerprint
 from lmk_experiments.configs import ConfigError
-from lmk_experiments.datasets import DATA_VARIABLE, DataSetMissing, data_files, data_identity, data_path
+from lmk_experiments.datasets import (
+    DATA_VARIABLE,
+    DataSetMissing,
+    data_files,
+    data_identity,
+    data_path,
+    load_data_set,
+    references,
+)
 from lmk_experiments.grids import load_grid_file, make_plan
 from lmk_experiments.grids.ready import NotReady, check_ready
 from lmk_experiments.jobs.references import real_training
@@ -83,8 +91,16 @@ def test_what_is_said_when_it_is_not_here(tmp_path: Path, monkeypatch: pytest.Mo
         data_path(REFERENCE, tmp_path / "runs")
     said = str(caught.value)
     assert f"no {tmp_path}/shared/msmarco-passage nor {tmp_path}/runs/data/msmarco-passage" in said
-    for part in ("JSON lines", "cfli/bge-full-data", '{"name": "msmarco-passage", "version": "1"}', "DATA.json"):
+    for part in ("lmk data build msmarco-passage", "JSON lines", "cfli/bge-full-data"):
         assert part in said
+    assert "DATA.json" not in said, "the command writes it"
+    declared = load_data_set("msmarco-passage")
+    by_hand = declared.model_copy(update={"build": "unpack the archive"})
+    monkeypatch.setattr(references, "load_data_set", lambda _: by_hand)
+    with pytest.raises(DataSetMissing) as caught:
+        data_path(REFERENCE, tmp_path / "runs")
+    written = f'Then write {{"name": "msmarco-passage", "version": "1"}} to {tmp_path}/shared/msmarco-passage/DATA.json'
+    assert written in str(caught.value)
 
 
 def test_a_folder_without_a_manifest_is_not_whole(tmp_path: Path) -> None:

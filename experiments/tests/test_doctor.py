@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from lmk_experiments.doctor.cluster import look_at_cluster
-from lmk_experiments.doctor.machine import file_system, look_at_machine
+from lmk_experiments.doctor.cluster import _time, look_at_cluster
+from lmk_experiments.doctor.machine import _quota, file_system, look_at_machine
 from lmk_experiments.profiles import Profile
 
 
@@ -58,6 +59,33 @@ def test_without_slurm_the_cluster_is_said_to_be_missing(tmp_path: Path, monkeyp
     [finding] = look_at_cluster(Profile(profile="a"), tmp_path)
     assert finding.level == "fail"
     assert "sbatch" in finding.words
+
+
+@pytest.mark.parametrize(
+    ("told", "level"),
+    [
+        ({"max_hours": 48, "train": {"hours": 30}}, "fail"),
+        ({"max_hours": 20, "train": {"hours": 30}}, "ok"),  # what takes longer goes on in further allocations
+        ({"max_hours": 48, "train": {"hours": 10}}, "warn"),
+        ({"analyze": {"hours": 30}}, "fail"),
+        ({"rules": [{"when": {"row": "lmk-*"}, "hours": 30}]}, "fail"),
+        ({"train": {"hours": 24}, "evaluate": {"hours": 24}}, "ok"),
+    ],
+)
+def test_the_hours_that_jobs_would_ask_are_compared_with_the_partitions(told: dict[str, object], level: str) -> None:
+    found = _time(Profile.model_validate({"profile": "a", **told}), "1-00:00:00")
+    assert (found.level, found.what) == (level, "time")
+
+
+def test_a_quota_that_does_not_answer_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    command = tmp_path / "quota"
+    command.write_text("#!/bin/sh\nexec sleep 60\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("lmk_experiments.doctor.machine.QUOTA_SECONDS", 0.2)
+    found = _quota()
+    assert (found.level, found.what) == ("note", "quota")
+    assert "0.2 seconds" in found.words
 
 
 def test_the_kind_of_file_system_is_found() -> None:

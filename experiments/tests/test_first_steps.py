@@ -89,13 +89,24 @@ def test_a_suite_of_ones_own_may_name_built_data(tmp_path):
             }
         )
     )
-    suite = find_suite(str(tmp_path / "suite.yaml"), "test", None, tmp_path / "runs")
+    suite = find_suite(str(tmp_path / "suite.yaml"), None, None, tmp_path / "runs")
     assert [task.local for task in suite.tasks] == [str(built / "eval" / "short"), str(tmp_path / "data" / "near")]
     (tmp_path / "wrong.yaml").write_text(
         yaml.safe_dump({"name": "x", "tasks": [{"name": "a", "folder": "built:no/a"}]})
     )
     with pytest.raises(ValueError, match=r"built:no/a: unknown name 'no'; valid: built:quickstart"):
-        find_suite(str(tmp_path / "wrong.yaml"), "test", None, tmp_path / "runs")
+        find_suite(str(tmp_path / "wrong.yaml"), None, None, tmp_path / "runs")
+
+
+@pytest.mark.parametrize(("split", "group_by", "option"), [("dev", None, "--split dev"), (None, "k", "--group-by k")])
+def test_what_only_a_folder_takes_is_refused_elsewhere(tmp_path, split, group_by, option):
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"name": "own", "tasks": [{"name": "a", "folder": "data"}]}))
+    for name in (str(tmp_path / "suite.yaml"), "mldr-en"):
+        with pytest.raises(ValueError, match=f"{option}: is for a folder .* --suite {name} is none"):
+            find_suite(name, split, group_by, tmp_path)
+    (tmp_path / "folder").mkdir()
+    [task] = find_suite(str(tmp_path / "folder"), split, group_by, tmp_path).tasks
+    assert (task.split, task.group_by) == (split or "test", group_by)
 
 
 def test_the_size_of_a_local_model_is_read_off_its_weights(model_folder, tmp_path):

@@ -33,9 +33,13 @@ def test_shipped_profiles_are_whole(name: str) -> None:
         ({"scheduler": "pbs"}, r"mine\.yaml:2: scheduler: .*'slurm' or 'local', found 'pbs'"),
         ({"sbatch": {"array": "0-3"}}, r"sbatch\.array is set for every job already"),
         ({"gpu": {"per_node": 4}, "train": {"gpus": 8}}, r"mine\.yaml:5: train\.gpus: a node has 4 \(gpu\.per_node\)"),
+        (
+            {"gpu": {"per_node": 1}, "analyze": {"gpus": 2}},
+            r"mine\.yaml:5: analyze\.gpus: a node has 1 ",
+        ),
         ({"rules": [{"when": {"kind": "train"}}]}, r"mine\.yaml:4: rules\[0\]\.when\.kind: .*'training'"),
     ],
-    ids=["unknown key", "form", "array", "scheduler", "own option", "too many gpus", "rule"],
+    ids=["unknown key", "form", "array", "scheduler", "own option", "too many gpus", "of an analysis", "rule"],
 )
 def test_a_broken_profile_is_told_by_file_line_and_key(
     change: dict[str, object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -55,6 +55,19 @@ def test_a_refused_value_leaves_the_old_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
+def test_a_file_has_the_mode_of_others_and_the_umask_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").touch()
+
+    def touched(mask: int) -> int:
+        raise AssertionError("what other threads make meanwhile would have this mode")
+
+    monkeypatch.setattr(os, "umask", touched)
+    write_json(tmp_path / "a.json", {})
+    assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     program = (
         "import resource, sys, pathlib, signal\n"

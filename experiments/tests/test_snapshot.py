@@ -77,11 +77,45 @@ def test_changes_are_taken_along_and_kept_as_a_diff(checkout: Path, tmp_path: Pa
     assert take_snapshot(tmp_path / "code", dirty=True, package=checkout / "experiments").dirty is False
 
 
-def test_grids_profiles_and_new_files_are_no_dirt(checkout: Path, tmp_path: Path) -> None:
+def test_new_sources_are_refused_and_named(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "experiments/src/pkg/new.py").write_text("new = 1\n")
+    with pytest.raises(SnapshotError, match=r"not committed: experiments/src/pkg/new\.py\. .*--dirty"):
+        take_snapshot(tmp_path / "code", package=checkout / "experiments")
+    assert not (tmp_path / "code").exists()
+
+
+def test_new_sources_are_taken_along(checkout: Path, tmp_path: Path) -> None:
+    """Alone, and beside what is changed, staged, deleted; what git ignores is no source."""
+    new = checkout / "experiments/src/pkg/a [new] one.py"
+    new.write_text("new = 1\n")
+    (checkout / ".gitignore").write_text("*.pyc\n")
+    (new.parent / "a.pyc").write_text("")
+    copy = take_snapshot(tmp_path / "code", dirty=True, package=checkout / "experiments")
+    assert copy.folder is not None
+    assert copy.dirty
+    assert (copy.folder / "experiments/src/pkg" / new.name).read_text() == "new = 1\n"
+    assert (copy.folder / "experiments/src/pkg/a.py").read_text() == "a = 1\n"
+    assert not (copy.folder / "experiments/src/pkg/a.pyc").exists()
+    assert "+new = 1" in (copy.folder / "dirty.diff").read_text()
+    (new.parent / "staged.py").write_text("staged = 1\n")
+    git(checkout, "add", "experiments/src/pkg/staged.py")
+    (new.parent / "a.py").unlink()
+    (checkout / "packages/core/src/core/b.py").write_text("b = 2\n")
+    before = git(checkout, "status", "--porcelain")
+    other = take_snapshot(tmp_path / "code", dirty=True, package=checkout / "experiments")
+    assert other.folder is not None
+    assert other.folder != copy.folder
+    source = other.folder / "experiments/src/pkg"
+    assert sorted(path.name for path in source.iterdir()) == [new.name, "staged.py"]
+    assert (other.folder / "packages/core/src/core/b.py").read_text() == "b = 2\n"
+    assert git(checkout, "status", "--porcelain") == before, "the checkout stays as it is"
+
+
+def test_grids_profiles_and_new_files_elsewhere_are_no_dirt(checkout: Path, tmp_path: Path) -> None:
     (checkout / "experiments/grids/g.yaml").write_text("grid: other\n")
     (checkout / "experiments/profiles/p.yaml").write_text("profile: other\n")
     (checkout / "README.md").write_text("changed\n")
-    (checkout / "experiments/src/pkg/new.py").write_text("new = 1\n")
+    (checkout / "experiments/grids/new.yaml").write_text("grid: new\n")
     copy = take_snapshot(tmp_path / "code", package=checkout / "experiments")
     assert copy.dirty is False
     assert copy.folder is not None

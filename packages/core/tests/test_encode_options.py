@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 
 import numpy as np
@@ -199,6 +200,15 @@ def test_several_devices(embedder, texts_of):
         embedder.encode(texts, devices=[])
     with pytest.raises(RuntimeError, match="float99"):
         embedder.encode(texts, devices=["float99"])
+
+
+def test_a_process_that_died_before_its_next_batch_is_named(embedder):
+    mine, its = multiprocessing.Pipe()
+    its.close()
+    layouts = embedder.tokenizer.lay_out(embedder.tokenizer.tokenize(["the river"]))
+    running = devices.DeviceProcesses([mine], [runner_of(embedder)])
+    with pytest.raises(RuntimeError, match=r"a process of encode\(devices=\.\.\.\) died"):
+        list(running.run(0, layouts))
 
 
 def test_parts_are_what_encode_gives(embedder, texts_of, monkeypatch):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lmk_core import Embedder, PoolingConfig
 from lmk_core.layouts import PoolingTokenizer
+from lmk_core.layouts.sentences import SentencexSplitter
 from lmk_eval import Reading, Settings, Suite, Task, evaluate_readings
+from lmk_eval.corpus import TokenCache
 
 LANDMARKS = {f"landmark-{size}": PoolingConfig("landmark", granularity=size) for size in (2, 3, 4, 8)}
 
@@ -84,6 +87,32 @@ def test_sentences_have_tokens_of_their_own(tiny_model, toy_folder, tmp_path, to
     )
     assert len(tokenized) == 2 * (12 + 5)
     assert set(found) == {"landmark-4", "sentence"}
+
+
+def test_each_way_to_cut_sentences_has_tokens_of_its_own(tiny_model, tmp_path):
+    """Two languages of one class of splitters, and two functions of one class."""
+    pytest.importorskip("sentencex")
+    by_sentence = PoolingConfig("landmark", granularity="sentence")
+    texts = ["Er kam am 5. Mai. a river", "a stone"]
+
+    def halves(text: str) -> list[str]:
+        return [text[: len(text) // 2], text[len(text) // 2 :]]
+
+    def wholes(text: str) -> list[str]:
+        return [text]
+
+    embedder = Embedder.from_pretrained(tiny_model, "landmark", 4, 64)
+    cache = TokenCache(tmp_path / "tokens")
+    for splitter in (SentencexSplitter("en"), SentencexSplitter("de"), halves, wholes):
+        tokenizer = PoolingTokenizer(embedder.tokenizer.hf_tokenizer, by_sentence, 64, splitter)
+        found, alone = cache.tokens(tokenizer, texts, 64), tokenizer.tokenize(texts, max_length=64)
+        np.testing.assert_array_equal(found.piece_bounds, alone.piece_bounds)
+        np.testing.assert_array_equal(found.pieces, alone.pieces)
+    assert (cache.tokenized, cache.found) == (8, 0)
+    for splitter in (SentencexSplitter("de"), wholes):
+        tokenizer = PoolingTokenizer(embedder.tokenizer.hf_tokenizer, by_sentence, 64, splitter)
+        cache.tokens(tokenizer, texts, 64)
+    assert (cache.tokenized, cache.found) == (8, 4)
 
 
 def test_tokens_are_found_again_by_another_evaluation(run, tiny_model, toy_folder, tmp_path, tokenized):

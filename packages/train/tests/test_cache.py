@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -20,6 +22,7 @@ from lmk_core.layouts.sentences import SentencexSplitter
 from lmk_core.pooling import PoolingConfig
 from lmk_train.data import DataError
 from lmk_train.data.cache import TokenCache, building, cache_folder, text_keys, tokenizer_digest
+from lmk_train.data.cache.fingerprints import content_digest
 
 LANDMARK = PoolingConfig("landmark", granularity=4)
 SENTENCE = PoolingConfig("landmark", granularity="sentence")
@@ -123,6 +126,39 @@ def test_other_processes_map_the_same_file(cache, rows_file):
     assert again.folder == tokens.folder
     np.testing.assert_equal(again[5].texts.ids, tokens[5].texts.ids)
     assert len(pickle.dumps(tokens)) < 1000
+
+
+def test_drafts_of_two_machines_have_different_names(tmp_path, monkeypatch):
+    """Their processes may have one id, and both write what is known of a file."""
+    drafts, replace = [], Path.replace
+    monkeypatch.setattr(Path, "replace", lambda path, target: drafts.append(path.name) or replace(path, target))
+    (tmp_path / "rows.jsonl").write_text("{}")
+    for _ in range(2):
+        content_digest(tmp_path / "rows.jsonl", tmp_path / "memory")
+        shutil.rmtree(tmp_path / "memory")
+    assert len(set(drafts)) == 2
+
+
+def test_tokens_that_cannot_be_put_in_place_are_an_error(cache, rows_file, tmp_path, monkeypatch):
+    """But for those of another machine that was faster: they are there."""
+    rename = Path.rename
+
+    def refused(path, target):
+        raise PermissionError(errno.EACCES, "Permission denied", str(target))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refused)
+        with pytest.raises(PermissionError):
+            cache().open(rows_file)
+    assert places(tmp_path) == []
+
+    def outrun(path, target):
+        shutil.copytree(path, target)
+        rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", outrun)
+    assert len(cache().open(rows_file)) == 64
+    assert places(tmp_path) == ["cut-32"]
 
 
 def test_datasets_opens_it_too(cache, rows_file):

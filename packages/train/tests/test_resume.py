@@ -221,15 +221,23 @@ def test_another_revision_or_number_of_rows_is_refused(make_config, make_rows, w
         train(make_config(data__train=[str(fewer)]), tmp_path)
 
 
-def test_the_last_validation_has_the_precision_of_the_training(make_config, tmp_path, stop_after, rows_file):
+def test_the_last_validation_has_the_precision_of_the_training(make_config, tmp_path, stop_after, rows_file, request):
     """Also when the checkpoint holds the last step, so that no step is taken before it; and when none is asked."""
-    seen = []
+    seen, computed = [], set()
 
     class Watcher(NullRecorder):
         def metrics(self, values, step):
             if "validation/ndcg_at_10" in values:
-                seen.append((step, torch.is_autocast_enabled("cpu"), values))
+                seen.append((step, set(computed), values))
+                computed.clear()
 
+    def note(module, _inputs, output):
+        # Only validations run in inference mode.
+        if isinstance(module, torch.nn.Linear) and torch.is_inference_mode_enabled():
+            computed.add(output.dtype)
+
+    hook = torch.nn.modules.module.register_module_forward_hook(note)
+    request.addfinalizer(hook.remove)
     config = make_config(precision="bf16", data__validation=str(rows_file), runtime__checkpoint_every=6)
     stop_after(6)
     with pytest.raises(Stopped):
@@ -239,4 +247,6 @@ def test_the_last_validation_has_the_precision_of_the_training(make_config, tmp_
     assert [step for step, *_ in seen] == [6, 6]
     assert seen[0] == seen[1]
     train(make_config(precision="bf16", data__validation=str(rows_file), optim__steps=0), tmp_path / "0", Watcher())
-    assert all(autocast for _, autocast, _ in seen)
+    assert [found for _, found, _ in seen] == [{torch.bfloat16}] * 3
+    train(make_config(data__validation=str(rows_file), optim__steps=0), tmp_path / "fp32", Watcher())
+    assert seen[-1][1] == {torch.float32}

@@ -86,8 +86,8 @@ def build_data(
         str,
         typer.Argument(
             metavar="NAME",
-            help="quickstart, or quickstart-tiny (seconds); published: msmarco-passage, msmarco-document, bge-m3; "
-            "retromae: texts for pre-training.",
+            help="quickstart, small, or quickstart-tiny, small-tiny (seconds); published: msmarco-passage, "
+            "msmarco-document, bge-m3; retromae: texts for pre-training.",
         ),
     ],
     sources: Annotated[

@@ -45,8 +45,12 @@ def evaluate(
         list[str],
         typer.Option(help="Another way to read the model, as YAML: '{kind: multi_cls, every: 128}'. Repeatable."),
     ] = [],  # noqa: B006 - typer copies it
-    split: Annotated[str, typer.Option(help="Which qrels/SPLIT.tsv of a folder to score.")] = "test",
-    group_by: Annotated[str | None, typer.Option(help="Also score by this key of the queries' metadata.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Which qrels/SPLIT.tsv of a folder to score; default: test.")
+    ] = None,
+    group_by: Annotated[
+        str | None, typer.Option(help="Of a folder: also score by this key of the queries' metadata.")
+    ] = None,
     prompts: Annotated[
         str | None, typer.Option(help="Texts in front of queries or documents, as YAML: '{query: \"query: \"}'.")
     ] = None,

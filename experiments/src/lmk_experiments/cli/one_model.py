@@ -28,21 +28,30 @@ def saved_pooling(model: str) -> PoolingConfig | None:
     return None if saved is None else saved.pooling
 
 
-def find_suite(name: str, split: str, group_by: str | None, root: Path) -> Suite:
+def find_suite(name: str, split: str | None, group_by: str | None, root: Path) -> Suite:
     """The shipped suite of this name, one of a local folder, or the one that a YAML file writes out.
 
     Args:
+        split: of a folder, which ``qrels/<split>.tsv`` is scored; ``None`` is ``test``.
+        group_by: of a folder, the key of the queries' metadata that scores are grouped by.
         root: where data that the file names as ``built:`` or ``data:`` lies; what is built is built if it is missing.
 
     Raises:
-        ValueError: there is none; the message lists the shipped ones.
+        ValueError: there is none, and the message lists the shipped ones; or ``split`` or ``group_by`` is given for
+            what is no folder.
     """
     from lmk_eval.suites import Suite, shipped_suite, shipped_suites
     from lmk_experiments.configs import explain
 
     place = Path(name).expanduser().resolve()
     if place.is_dir():
-        return Suite.from_folder(place.name, place, split=split, group_by=group_by)
+        return Suite.from_folder(place.name, place, split=split or "test", group_by=group_by)
+    for option, value in (("--split", split), ("--group-by", group_by)):
+        if value is not None:
+            raise ValueError(
+                f"{option} {value}: is for a folder (corpus.jsonl, queries.jsonl, qrels/), and --suite {name} is none; "
+                "a suite's own tasks say it"
+            )
     if place.is_file() and place.suffix in (".yaml", ".yml"):
         return _written_out(place, root)
     if name in shipped_suites():

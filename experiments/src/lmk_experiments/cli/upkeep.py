@@ -60,8 +60,9 @@ def clean(
     """List what a grid's cells do not need any more, ask, and delete it.
 
     Checkpoints of finished trainings, MTEB's own result files, embeddings, tokens that no reading needs any more,
-    half-written files and old logs go. Final weights, records, curves and scores stay, and so does every cell that is
-    unfinished or being worked on. A model that is logged in MLflow has its files there too: nothing here frees them.
+    evaluations that a figure was made of, half-written files and old logs go. Final weights, records, curves and scores
+    stay, and so does every cell that is unfinished or being worked on. A model that is logged in MLflow has its files
+    there too: nothing here frees them.
     """
     from lmk_experiments.cli.grid_names import grid_name
     from lmk_experiments.records import load_grid

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmk_eval.suites import Suite
+from lmk_eval.suites import Suite, Task
 from lmk_experiments.costs.analysis import analysis_cost
 from lmk_experiments.costs.estimate import Cost, evaluation_cost, pretraining_cost, total, training_cost
 from lmk_experiments.costs.measured import measured_size
@@ -85,7 +85,7 @@ def plan_costs(
     costs = PlanCosts()
     names: set[str] = set()
     models: dict[str, ModelSize] = {}
-    suites: dict[str, Suite] = {}
+    tasks: list[Task] = []
 
     def add(kind: str, planned: Any, make: Callable[[], Cost], row: PlannedRow | None = None) -> None:
         key = cell_key(kind, planned, row)
@@ -113,19 +113,18 @@ def plan_costs(
         for training in plan.trainings:
             add("training", training, lambda one=training: training_cost(one.config, size_of(one), speed))
         for row, evaluation in plan.evaluations:
-            suites[evaluation.suite.name] = evaluation.suite
+            tasks += evaluation.suite.tasks
             make = _evaluation(evaluation, size_of(row.training), root, speed)
             add("evaluation", evaluation, make, row)
         for analysis in plan.analyses:
             names |= {parse_reference(one)[0] for one in analysis.references if is_data_reference(one)}
-            for task in analysis.tasks:
-                suites.setdefault(task.name, Suite(name="texts", tasks=(task,)))
+            tasks += analysis.tasks
             add("analysis", analysis, lambda one=analysis: analysis_cost(one, speed))
     needed = {cell_key("pretraining", first) for plan in plans for first in needed_pretrainings(plan, is_done)}
     costs.done |= {key for key in costs.cells if key[0] == "pretraining"} - needed
     costs.data_gb = sum(load_data_set(name).gb for name in names)
     costs.models_gb = sum((size.parameters + size.embedding_parameters) * 4 / 1e9 for size in models.values())
-    costs.texts_gb = _texts_gb(list(suites.values()), root)
+    costs.texts_gb = _texts_gb(tasks, root)
     return costs
 
 
@@ -137,12 +136,21 @@ def _evaluation(
     )
 
 
-def _texts_gb(suites: list[Suite], root: Path) -> float:
-    """A byte a character, tasks of MTEB once however many suites hold them."""
-    tasks = {task.mteb: task for suite in suites for task in suite.tasks if task.mteb}
-    alone = [Suite(name="one", tasks=(task,)) for task in tasks.values()]
-    found = [suite_tokens(suite, 1, root) for suite in alone]
+def _texts_gb(tasks: Iterable[Task], root: Path) -> float:
+    """A byte a character; each subset of a task of MTEB once, however many tasks and suites read it."""
+    read: dict[tuple[str, str | None], Task] = {}
+    for task in tasks:
+        if task.mteb:
+            key = task.mteb, task.split
+            read[key] = _both(read[key], task) if key in read else task
+    found = [suite_tokens(Suite(name="one", tasks=(task,)), 1, root) for task in read.values()]
     return sum((one.characters or 0) / 1e9 for one in found if one is not None)
+
+
+def _both(one: Task, other: Task) -> Task:
+    """A task that reads the subsets of both; ``None`` is all of them."""
+    whole = one.subsets is None or other.subsets is None
+    return one.model_copy(update={"subsets": None if whole else tuple(dict.fromkeys(one.subsets + other.subsets))})
 
 
 def _rounded(value: float | None) -> float | None:

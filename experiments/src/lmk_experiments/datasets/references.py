@@ -110,8 +110,11 @@ def _is_data(inside: Path) -> bool:
 
 
 def _how(declared: DataSet, folder: Path) -> str:
+    build = declared.build.strip()
     manifest = f'{{"name": "{declared.name}", "version": "{declared.version}"}}'
+    # Our own command writes it.
+    then = "" if "lmk data build" in build else f"Then write {manifest} to {folder / MANIFEST}. "
     return (
-        f"Build it in {folder}: {declared.build.strip()} (source: {declared.source.strip()}). "
-        f"Then write {manifest} to {folder / MANIFEST}; {DATA_VARIABLE} may name another folder than <root>/data"
+        f"Build it in {folder}: {build} (source: {declared.source.strip()}). "
+        f"{then}{DATA_VARIABLE} may name another folder than <root>/data"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import tempfile
@@ -65,9 +66,13 @@ def _partition(profile: Profile, config: dict[str, str]) -> Iterator[Finding]:
 
 def _time(profile: Profile, limit: str) -> Finding:
     most = _hours(limit)
-    asked = max(profile.max_hours or 0, profile.train.hours, profile.evaluate.hours)
+    capped = profile.max_hours or math.inf
+    asked = min(max(need.hours for need in (profile.train, profile.evaluate, profile.analyze, *profile.rules)), capped)
     if most is not None and asked > most:
         return Finding("fail", "time", f"{asked:g} hours are asked, and the partition gives {most:g} (MaxTime={limit})")
+    if most is not None and profile.max_hours is not None and profile.max_hours > most:
+        words = f"max_hours is {profile.max_hours:g}, and the partition gives {most:g} (MaxTime={limit})"
+        return Finding("warn", "time", f"{words}; a grid that asks for more than that would be refused")
     return Finding("ok", "time", f"{asked:g} hours at most (MaxTime={limit})")
 
 

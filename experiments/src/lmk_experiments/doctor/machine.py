@@ -23,6 +23,8 @@ SMALL_GB = 50.0
 """A home with less room than this (GB) is no place for models and data sets."""
 ROOM_GB = 20.0
 """A root with less room than this (GB) is soon full of checkpoints."""
+QUOTA_SECONDS = 10.0
+"""`quota` asks the servers of all mounted shares, of which one may be gone."""
 MOUNTS = Path("/proc/mounts")
 _NETWORK = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse.", "cifs", "smb", "wekafs", "panfs", "afs", "9p")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -134,7 +136,11 @@ def _caches(root: Path) -> Iterator[Finding]:
 def _quota() -> Finding:
     if shutil.which("quota") is None:
         return Finding("note", "quota", "no command `quota` here; ask how much you may store")
-    done = subprocess.run(["quota", "-s"], capture_output=True, text=True, check=False)  # noqa: S607
+    command = ["quota", "-s"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=QUOTA_SECONDS)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return Finding("note", "quota", f"`quota` does not answer within {QUOTA_SECONDS:g} seconds")
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     over = any("*" in line for line in lines)
     return Finding("warn" if over else "ok", "quota", "; ".join(lines[-2:]) or "none")

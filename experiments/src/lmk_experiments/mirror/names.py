@@ -20,6 +20,7 @@ MAX_PARAM = 500
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_. \-]|-(?=x)")
 _QUOTED = re.compile(r"-x([0-9a-f]+)-")
+# Of its own (`records.groups` also takes "=" in a value): databases hold names that were spelled by this one.
 _GROUP = re.compile(r"(?P<metric>[^\[\]=]+)\[(?P<key>[^\[\]=]+)=(?P<value>[^\[\]=]+)\]")
 
 

@@ -179,8 +179,8 @@ def make_tables(uri: str, artifacts: str, *, wait_seconds: float = 30.0, upgrade
         upgrade: bring tables of an older MLflow to this one's; else they are an error. Back the database up first.
 
     Raises:
-        StoreError: the database cannot be reached, or has the tables of another MLflow.
-        LockedError: another process is at it and does not end.
+        StoreError: the database cannot be reached or has the tables of another MLflow, or another process is at it and
+            does not end.
     """
     from mlflow.store.db.utils import _get_latest_schema_revision, _upgrade_db, create_sqlalchemy_engine
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore

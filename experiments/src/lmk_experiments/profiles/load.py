@@ -17,7 +17,7 @@ def load_profile(name: str) -> Profile:
     path = find_file(name, "profiles")
     document = load_document(path, _shown(path))
     profile = validate(Profile, document.value, document.problem)
-    for section in ("train", "evaluate"):
+    for section in ("train", "evaluate", "analyze"):
         need = getattr(profile, section)
         if profile.gpu.per_node is not None and need.gpus > profile.gpu.per_node:
             message = f"a node has {profile.gpu.per_node} (gpu.per_node), found {need.gpus}"

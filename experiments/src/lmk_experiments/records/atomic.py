@@ -13,6 +13,16 @@ from typing import Any
 from lmk_experiments.records.shapes import RecordError, Shape, checked
 
 
+def _read_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+_UMASK = _read_umask()
+"""Read once: it is read by setting it, and what other threads make meanwhile would be open to all."""
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` through a temporary file in the same folder and one rename.
 
@@ -26,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).chmod(0o666 & ~_UMASK)
         Path(temporary).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -114,9 +124,3 @@ def parse_lines(
 def read_lines(path: Path, shape: Shape) -> list[dict[str, Any]]:
     """The lines of a JSONL file that have this shape; others are left out."""
     return scan_lines(path, shape)[0]
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

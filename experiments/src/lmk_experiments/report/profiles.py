@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lmk_experiments.elsewhere import rows_of
 from lmk_experiments.records import GridRecord
+from lmk_experiments.records.groups import parse_group
 from lmk_experiments.tables import Comparing, Table, collect
 from lmk_experiments.tables.given import grid_spec
 from lmk_experiments.tables.source import Source
@@ -15,7 +16,6 @@ from lmk_experiments.tables.spec import Column, TableSpec
 from lmk_experiments.tables.table import TableCell
 
 _NUMBERED = re.compile(r"(?P<stem>.*?)[-_ ]*(?P<number>\d+)")
-_GROUP = re.compile(r"(?P<metric>[^\[\]]+)\[(?P<key>[^\[\]=]+)=(?P<value>[^\[\]]+)\]")
 _NUMBER = re.compile(r"\d[\d,]*(\.\d+)?")
 
 _PREFERRED = ("main_score", "ndcg_at_10", "precision_at_1")
@@ -101,8 +101,8 @@ def _by_group(record: GridRecord, source: Source, suite: str, task: str, title: 
     held: dict[tuple[str, str], dict[str, str]] = {}
     for row in (*record.rows, *rows_of(record)):
         for metric in source.scores.get(row.evaluations.get(suite, ""), {}).get(task, {}):
-            if match := _GROUP.fullmatch(metric):
-                held.setdefault((match["key"], match["metric"]), {})[match["value"]] = metric
+            if group := parse_group(metric):
+                held.setdefault((group.key, group.metric), {})[group.value] = metric
     found = []
     for key in dict.fromkeys(key for key, _ in held):
         metric = next(name for name in (*_PREFERRED, *_names(held, key)) if (key, name) in held)

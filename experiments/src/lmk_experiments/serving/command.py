@@ -31,6 +31,9 @@ _ENVIRONMENT = {
 }
 _POSTGRES_CONNECTIONS = 92
 """Of the 100 that PostgreSQL takes by default: what all workers may hold together."""
+_LEAST_CONNECTIONS = 15
+"""Of a worker, SQLAlchemy's own default."""
+_POOL_SIZE, _MAX_OVERFLOW = "MLFLOW_SQLALCHEMYSTORE_POOL_SIZE", "MLFLOW_SQLALCHEMYSTORE_MAX_OVERFLOW"
 
 
 def connections(workers: int) -> dict[str, str]:
@@ -38,10 +41,21 @@ def connections(workers: int) -> dict[str, str]:
 
     A request holds one while it waits for a second. With SQLAlchemy's 15 a worker that a dozen syncs write to at once
     has every connection in such a request, and all of them wait for half a minute.
+
+    Raises:
+        ValueError: there are too many workers for each to have 15, and neither variable is set.
     """
     kept = 5
-    most = max(15, _POSTGRES_CONNECTIONS // workers)
-    sizes = {"MLFLOW_SQLALCHEMYSTORE_POOL_SIZE": kept, "MLFLOW_SQLALCHEMYSTORE_MAX_OVERFLOW": most - kept}
+    share = _POSTGRES_CONNECTIONS // workers
+    if share < _LEAST_CONNECTIONS and not any(name in os.environ for name in (_POOL_SIZE, _MAX_OVERFLOW)):
+        fit = _POSTGRES_CONNECTIONS // _LEAST_CONNECTIONS
+        raise ValueError(
+            f"--workers {workers}: at most {fit} fit in the 100 connections that PostgreSQL takes by default, "
+            f"each with {_LEAST_CONNECTIONS}; where yours takes more, set {_POOL_SIZE} and {_MAX_OVERFLOW}, "
+            "whose sum is what a worker may hold"
+        )
+    most = max(_LEAST_CONNECTIONS, share)
+    sizes = {_POOL_SIZE: kept, _MAX_OVERFLOW: most - kept}
     return {name: os.environ.get(name, str(size)) for name, size in sizes.items()}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from lmk_experiments.builders import is_builtin_reference, locate
 from lmk_experiments.records import Cell
+from lmk_experiments.records.groups import parse_group
 
 Query = tuple[str, str]
 """What a query is drawn within (a task's data, and the split or subset), and its id."""
@@ -23,7 +23,6 @@ TOLERANCE = 1e-5
 _HELD = 200_000
 """Scores by query that are kept for the next column, which often reads the same files."""
 _METRICS = ("ndcg_at_10", "precision_at_1", "recall_at_10")
-_GROUP = re.compile(r"(?P<metric>[^\[\]]+)\[(?P<key>[^\[\]=]+)=(?P<value>[^\[\]]+)\]")
 _DEPTHS = (3, 2, 1, 0)
 """Parts of an id before the query's own: task, subset and split stand there where a task has several of them.
 
@@ -54,8 +53,8 @@ class PerQuery:
             Untested: nothing is kept by query, or what is kept is not what the score was made of.
         """
         config = self._task(cell, task)
-        group = _GROUP.fullmatch(metric)
-        plain = group["metric"] if group else metric
+        group = parse_group(metric)
+        plain = group.metric if group else metric
         names = [plain] if plain != "main_score" else _same_as_main(scores)
         kept = False
         for name in names:
@@ -63,7 +62,7 @@ class PerQuery:
             if values is None:
                 continue
             kept = True
-            for shares in self._weighted(values, config, (group["key"], group["value"]) if group else None):
+            for shares in self._weighted(values, config, (group.key, group.value) if group else None):
                 if abs(sum(shares.values()) - scores[metric]) <= TOLERANCE:
                     return shares
         if kept:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import lmk_experiments
-from lmk_experiments.records.atomic import read_json, write_json, write_text
+from lmk_experiments.records.atomic import read_json, write_json
 from lmk_experiments.records.tickets import user_name
 
 MARK = "SNAPSHOT.json"
@@ -73,7 +73,7 @@ def take_snapshot(folder: Path, *, dirty: bool = False, package: Path | None = N
         package: any folder inside the checkout; default: where this package was imported from.
 
     Raises:
-        SnapshotError: tracked source files have changes and ``dirty`` is false; or git fails.
+        SnapshotError: source files are changed or new and ``dirty`` is false; or git fails.
     """
     checkout = find_checkout(package or Path(lmk_experiments.__file__).parent)
     if checkout is None:
@@ -86,12 +86,12 @@ def take_snapshot(folder: Path, *, dirty: bool = False, package: Path | None = N
             f"{checkout} has changes that are not committed: {listed}. Commit them, so that the records can say which "
             "code ran, or use --dirty, which keeps the changes beside the copy"
         )
-    diff = _git(checkout, "diff", "--binary", "HEAD", "--", *_SOURCES) if changed else ""
-    name = f"{commit[:12]}-{hashlib.sha256(diff.encode()).hexdigest()[:8]}" if diff else commit[:12]
+    changes = _changes(checkout) if changed else None
+    name = f"{commit[:12]}-{hashlib.sha256(changes.diff).hexdigest()[:8]}" if changes else commit[:12]
     target = folder / name
     if not (target / MARK).exists():
-        _copy(checkout, commit, diff, target)
-    return Snapshot(target, commit, bool(diff))
+        _copy(checkout, commit, changes, target)
+    return Snapshot(target, commit, changes is not None)
 
 
 def running_code() -> dict[str, object]:
@@ -112,26 +112,52 @@ def find_checkout(inside: Path) -> Path | None:
 
 
 def source_changes(checkout: Path) -> list[str]:
-    """The tracked source files that differ from the last commit."""
-    return _git(checkout, "diff", "--name-only", "HEAD", "--", *_SOURCES).split()
+    """The source files that differ from the last commit, and those that git does not know and does not ignore."""
+    return [*_names(_git(checkout, "diff", "--name-only", "-z", "HEAD", "--", *_SOURCES)), *_new_sources(checkout)]
 
 
-def _copy(checkout: Path, commit: str, diff: str, target: Path) -> None:
-    """Unpack the commit (and the changes) beside ``target`` and rename: whole, or not there."""
-    # A stash that is only created touches neither the checkout nor the list of stashes: it is the tree as it is now.
-    ident = ("-c", "user.name=lmk", "-c", "user.email=lmk@localhost")
-    tree = _git(checkout, *ident, "stash", "create").strip() if diff else ""
+def _new_sources(checkout: Path) -> list[str]:
+    return _names(_git(checkout, "ls-files", "--others", "--exclude-standard", "-z", "--", *_SOURCES))
+
+
+def _names(listed: str) -> list[str]:
+    return [name for name in listed.split("\0") if name]
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What the sources hold beyond the commit: a tree of git's with everything, and the difference."""
+
+    tree: str
+    diff: bytes
+
+
+def _changes(checkout: Path) -> _Changes:
+    """The checkout as it is now, new source files too. It is not touched, nor is what is staged in it."""
+    new = _new_sources(checkout)
+    with tempfile.TemporaryDirectory() as name:
+        index = Path(name) / "index"
+        shutil.copyfile(checkout / _git(checkout, "rev-parse", "--git-path", "index").strip(), index)
+        _git(checkout, "add", "--update", index=index)
+        if new:
+            _git(checkout, "--literal-pathspecs", "add", "--", *new, index=index)
+        tree = _git(checkout, "write-tree", index=index).strip()
+    return _Changes(tree, _git_bytes(checkout, "diff", "--binary", "HEAD", tree, "--", *_SOURCES))
+
+
+def _copy(checkout: Path, commit: str, changes: _Changes | None, target: Path) -> None:
+    """Unpack the commit (or the tree with the changes) beside ``target`` and rename: whole, or not there."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".code-", dir=target.parent))
     try:
-        archive = _git_bytes(checkout, "archive", "--format=tar", tree or commit)
+        archive = _git_bytes(checkout, "archive", "--format=tar", changes.tree if changes else commit)
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(draft, filter="data")
-        if diff:
-            write_text(draft / DIFF, diff)
+        if changes:
+            (draft / DIFF).write_bytes(changes.diff)
         taken = datetime.now(UTC).isoformat(timespec="seconds")
         who = {"user": user_name(), "host": socket.gethostname()}
-        mark = {"commit": commit, "dirty": bool(diff), "checkout": str(checkout), "taken": taken, **who}
+        mark = {"commit": commit, "dirty": changes is not None, "checkout": str(checkout), "taken": taken, **who}
         write_json(draft / MARK, mark)
         draft.chmod(0o755)
         draft.rename(target)
@@ -142,12 +168,15 @@ def _copy(checkout: Path, commit: str, diff: str, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    return _git_bytes(folder, *arguments).decode()
+def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:
+    return _git_bytes(folder, *arguments, index=index).decode()
 
 
-def _git_bytes(folder: Path, *arguments: str) -> bytes:
-    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)  # noqa: S603, S607
+def _git_bytes(folder: Path, *arguments: str, index: Path | None = None) -> bytes:
+    """What git answers; with ``index``, it works on this file instead of the checkout's own."""
+    command = ["git", "-C", str(folder), *arguments]
+    environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)  # noqa: S603
     if done.returncode:
         words = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
         raise SnapshotError(f"git {arguments[0]} in {folder}: {words[-1]}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 from lmk_experiments.records import GridRecord
+from lmk_experiments.records.groups import parse_group
 from lmk_experiments.tables.collect import collect, published_table
 from lmk_experiments.tables.given import default_spec, grid_spec
 from lmk_experiments.tables.published import Published
@@ -14,7 +14,6 @@ from lmk_experiments.tables.source import Source
 from lmk_experiments.tables.spec import Column, TableSpec, TableSpecError
 from lmk_experiments.tables.table import Table
 
-_GROUP = re.compile(r"(?P<metric>[^\[\]]+)\[(?P<key>[^\[\]=]+)=(?P<value>[^\[\]]+)\]")
 _PLAIN_KEYS = ("subset", "split")
 """Groups whose value says enough: a language is not headed `subset=de`."""
 
@@ -110,16 +109,16 @@ def _columns(like: Column, task: str, metrics: list[str]) -> list[Column]:
 
 def _groups(metrics: list[str], whole: str) -> list[str]:
     """The grouped metrics of one kind: of the metric that is shown, or for the main one of the first with groups."""
-    parsed = [(match["metric"], name) for name in metrics if (match := _GROUP.fullmatch(name))]
+    parsed = [(group.metric, name) for name in metrics if (group := parse_group(name))]
     kinds = [kind for kind, _ in parsed]
     kind = next(iter(kinds), None) if whole == "main_score" and whole not in kinds else whole
     return [name for other, name in parsed if other == kind]
 
 
 def _heading(metric: str) -> str:
-    match = _GROUP.fullmatch(metric)
-    assert match is not None, "only grouped metrics come here"
-    return match["value"] if match["key"] in _PLAIN_KEYS else f"{match['key']} {match['value']}"
+    group = parse_group(metric)
+    assert group is not None, "only grouped metrics come here"
+    return group.value if group.key in _PLAIN_KEYS else f"{group.key} {group.value}"
 
 
 def _like(like: Column, title: str, group: str | None, metric: str, task: str | None = None) -> Column:

@@ -248,6 +248,7 @@ def _validation(config: TrainConfig, embedder: Embedder, recorder: Recorder) -> 
         every=config.runtime.validate_every,
         query_max_length=config.data.query_max_length,
         passage_max_length=config.data.passage_max_length,
+        bf16=config.precision == "bf16",
     )
 
 

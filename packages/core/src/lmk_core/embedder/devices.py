@@ -20,6 +20,11 @@ from lmk_core.layouts import Layouts
 Result = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Indices of layouts, and their vectors (or all their pooled positions')."""
 
+_DIED = (
+    "a process of encode(devices=...) died; killed by the system for its memory, or the script that calls it "
+    'lacks `if __name__ == "__main__":`'
+)
+
 
 class OneDevice:
     """Runs in this process, where the model is."""
@@ -50,7 +55,7 @@ class DeviceProcesses:
         while True:
             while free and (indices := next(batches, None)) is not None:
                 connection = free.pop()
-                connection.send((reading, layouts.select(indices)))
+                _send(connection, (reading, layouts.select(indices)))
                 working[connection] = indices
             if not working:
                 return
@@ -156,14 +161,18 @@ def _portable(error: Exception) -> Exception:
     return error
 
 
+def _send(connection: Connection, batch: tuple[int, Layouts]) -> None:
+    try:
+        connection.send(batch)
+    except (BrokenPipeError, ConnectionResetError):
+        raise RuntimeError(_DIED) from None
+
+
 def _received(connection: Connection) -> NDArray[np.float32]:
     try:
         answer = connection.recv()
-    except EOFError:
-        raise RuntimeError(
-            "a process of encode(devices=...) died; killed by the system for its memory, or the script that calls it "
-            'lacks `if __name__ == "__main__":`'
-        ) from None
+    except (EOFError, ConnectionResetError):
+        raise RuntimeError(_DIED) from None
     if isinstance(answer, Exception):
         raise answer
     return answer

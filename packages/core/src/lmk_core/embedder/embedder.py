@@ -109,6 +109,7 @@ class Embedder:
             SentenceSplitterError: if granularity is "sentence" and there is no splitter, or the model was saved with
                 one of its own and none is passed.
             ValueError: if ``max_length`` is below 2 or beyond the model's table of positions.
+            OSError: if the Hub does not answer, or refuses the model: what it says of itself is not known then.
         """
         name = str(name_or_path)
         refuse_unknown_place(name)

@@ -146,7 +146,7 @@ class PoolingTokenizer:
             prompt: a prefix, one for all texts or one for each: the layout is that of prompt + text.
             include_prompt: False leaves what stands before the text's first token out of the pooling, CLS too, as
                 Sentence Transformers does; and like it, counts the tokens of the prompt alone. Something is always
-                pooled: where the prompt fills all, the last position that would have been.
+                pooled: where the prompt fills all, the last position that would have been (instead of CLS, SEP).
 
         Raises:
             TypeError: if ``texts`` is a single string or holds something else than strings and pairs of strings.
@@ -244,21 +244,6 @@ class LandmarkTokenizer(PoolingTokenizer):
         sizes: Any = granularity if isinstance(granularity, (int, str)) else tuple(granularity)
         pooling = PoolingConfig("landmark", granularity=sizes, overflow=overflow)
         super().__init__(tokenizer, pooling, max_length, sentence_splitter)
-
-
-def checked_texts(texts: Sequence[str]) -> list[str]:
-    """The texts as a list.
-
-    Raises:
-        TypeError: if they are one string, or one of them is no string.
-    """
-    if isinstance(texts, (str, bytes)):
-        raise TypeError(f"texts: expected a list of strings, found one {type(texts).__name__}; pass [text]")
-    texts = list(texts)
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"texts[{index}]: expected a string, found {type(text).__name__}")
-    return texts
 
 
 def _checked_length(max_length: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import shutil
+import uuid
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lmk_core.layouts import PoolingTokenizer, TokenizedTexts
+from lmk_core.layouts.sentences import SentenceSplitter, splitter_to_text
 from lmk_eval.corpus.shards import shard_bounds
 from lmk_eval.corpus.storage import map_array, write_array
 
@@ -20,6 +22,8 @@ _OPTIONAL = ("pieces", "piece_bounds")
 _CHARACTERS = 4_000_000
 """Tokenized in one call."""
 _VOCABULARIES: dict[int, tuple[Any, str]] = {}
+_OWN_SPLITTERS: dict[int, tuple[SentenceSplitter, str]] = {}
+"""Functions and their names, by their ids; they are held, so that no other function gets the id of one that is gone."""
 
 
 class TokenCache:
@@ -87,14 +91,28 @@ def _ends(bounds: Sequence[np.ndarray]) -> np.ndarray:
 def _key(tokenizer: PoolingTokenizer, texts: Sequence[str], max_length: int) -> str:
     """A digest of the texts and of everything that decides their tokens."""
     digest = hashlib.blake2b(digest_size=16)
-    by_sentence = tokenizer.pooling.granularity == "sentence"
-    splitter = repr(type(tokenizer.sentence_splitter)) if by_sentence else ""
-    digest.update(repr((_vocabulary(tokenizer.hf_tokenizer), max_length, splitter)).encode())
+    digest.update(repr((_vocabulary(tokenizer.hf_tokenizer), max_length, _splitter(tokenizer))).encode())
     for text in texts:
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(len(raw).to_bytes(8, "little"))
         digest.update(raw)
     return digest.hexdigest()
+
+
+def _splitter(tokenizer: PoolingTokenizer) -> str:
+    """Names how texts are cut into sentences; empty where they aren't.
+
+    Somebody's own function can't be told from another process's: its name is new in each process, where readings that
+    hold the same function still share their tokens.
+    """
+    if tokenizer.pooling.granularity != "sentence":
+        return ""
+    splitter = tokenizer.sentence_splitter
+    assert splitter is not None
+    named = splitter_to_text(splitter)
+    if named != "custom":
+        return named
+    return _OWN_SPLITTERS.setdefault(id(splitter), (splitter, uuid.uuid4().hex))[1]
 
 
 def _vocabulary(hf_tokenizer: Any) -> str:

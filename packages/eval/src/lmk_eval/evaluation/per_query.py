@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ def write_per_query(folder: Path, task: str, values: Mapping[str, Mapping[str, f
     """Write ``per_query/<task>.json.gz``: metric to query id to value. The same values give the same bytes."""
     path = folder / FOLDER / f"{task}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    temporary.write_bytes(gzip.compress(text.encode(), mtime=0))
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(gzip.compress(text.encode(), mtime=0))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_per_query(folder: str | Path, task: str, metric: str = "ndcg_at_10") -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import secrets
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +39,7 @@ def map_corpus(corpus: Path, revision: str, asked: Asked) -> Dataset:
 
 def _write(corpus: Path, place: Path, asked: Asked) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
     seen = array("Q")
     found: set[str] = set()
     try:

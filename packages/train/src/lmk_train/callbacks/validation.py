@@ -33,6 +33,7 @@ class RetrievalValidation(Callback):
         every: Steps between two validations; ``None`` validates after the last step alone.
         query_max_length: Tokens of a query.
         passage_max_length: Tokens of a passage.
+        bf16: Encode in bfloat16, as the training computes; the embedder would switch an outer autocast off.
     """
 
     def __init__(
@@ -44,9 +45,10 @@ class RetrievalValidation(Callback):
         every: int | None,
         query_max_length: int,
         passage_max_length: int,
+        bf16: bool = False,
     ) -> None:
         self.embedder, self.recorder, self.every = embedder, recorder, every
-        self.query_max_length, self.passage_max_length = query_max_length, passage_max_length
+        self.query_max_length, self.passage_max_length, self.bf16 = query_max_length, passage_max_length, bf16
         self.queries, self.passages, self.positives = pool_rows(rows)
         self.measured_at: int | None = None
         """The step of the last validation."""
@@ -58,15 +60,14 @@ class RetrievalValidation(Callback):
             self.run_as_trained(trainer, trainer.global_step)
 
     def run_as_trained(self, trainer: Trainer, step: int) -> dict[str, float]:
-        """:meth:`run` on the device and in the precision of the training."""
+        """:meth:`run` on the device of the training."""
         self.embedder.module.to(trainer.strategy.root_device)
-        with trainer.precision_plugin.forward_context():
-            return self.run(step)
+        return self.run(step)
 
     def run(self, step: int) -> dict[str, float]:
         """Measures the model as it is now and records it as of ``step``."""
-        queries = torch.from_numpy(self.embedder.encode(self.queries, max_length=self.query_max_length))
-        passages = torch.from_numpy(self.embedder.encode(self.passages, max_length=self.passage_max_length))
+        queries = self._vectors(self.queries, self.query_max_length)
+        passages = self._vectors(self.passages, self.passage_max_length)
         relevant = torch.zeros(len(queries), len(passages), dtype=torch.bool)
         for query, found in enumerate(self.positives):
             relevant[query, found] = True
@@ -74,6 +75,9 @@ class RetrievalValidation(Callback):
         self.recorder.metrics(values, step)
         self.measured_at = step
         return values
+
+    def _vectors(self, texts: list[str], max_length: int) -> Float[Tensor, "texts dim"]:
+        return torch.from_numpy(self.embedder.encode(texts, max_length=max_length, bf16=self.bf16))
 
 
 def validates_after(step: int, steps: int, every: int | None) -> bool:

@@ -101,11 +101,13 @@ def _pieces(path: Path, characters: int, progress: Progress | None) -> Iterator[
         if not piece:
             begins = number
         piece += paragraph
-        while len(piece) > characters:  # a paragraph that is too long alone
-            space = piece.rfind(" ", 1, characters + 1)
-            end = characters if space < 0 else space
-            yield begins, piece[:end]
-            piece = piece[end:]
+        start = 0
+        while len(piece) - start > characters:  # a paragraph that is too long alone
+            space = piece.rfind(" ", start + 1, start + characters + 1)
+            end = start + characters if space < 0 else space
+            yield begins, piece[start:end]
+            start = end
+        piece = piece[start:]
     if piece.strip():
         yield begins, piece
 

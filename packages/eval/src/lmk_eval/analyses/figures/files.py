@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def _table(rows: Sequence[Row]) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         with temporary.open("wb") as stream:
             stream.write(data)

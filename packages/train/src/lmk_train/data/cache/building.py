@@ -63,6 +63,7 @@ class FileCache(ABC):
 
         Raises:
             DataError: The file is damaged, holds nothing, or more faulty rows than ``max_faulty``.
+            OSError: The tokens cannot be written.
         """
         content = content_digest(path, self.folder / "digests")
         place = self.folder / "tokens" / self._key(path, content, self._tokenizer_digest)
@@ -96,8 +97,11 @@ class FileCache(ABC):
         try:
             self._write(path, working)
             working.chmod(0o755)
-            with contextlib.suppress(OSError):  # another machine was faster
+            try:
                 working.rename(target)
+            except OSError:
+                if not target.is_dir():  # else another machine was faster
+                    raise
         finally:
             shutil.rmtree(working, ignore_errors=True)
         return target

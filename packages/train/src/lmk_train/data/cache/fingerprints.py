@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import uuid
 from pathlib import Path
 
@@ -48,9 +49,13 @@ def content_digest(path: Path, memory: Path) -> str:
     if [status.st_size, status.st_mtime_ns] != state:
         return hashlib.sha256(uuid.uuid4().bytes).hexdigest()
     memory.mkdir(parents=True, exist_ok=True)
-    temporary = note.with_name(f".{note.name}.{os.getpid()}")
-    temporary.write_text(json.dumps({"path": str(path), "state": state, "sha256": digest}), encoding="utf-8")
-    temporary.replace(note)
+    # Jobs on several machines, or in containers, may have one process id.
+    temporary = note.with_name(f".{note.name}.{secrets.token_hex(6)}")
+    try:
+        temporary.write_text(json.dumps({"path": str(path), "state": state, "sha256": digest}), encoding="utf-8")
+        temporary.replace(note)
+    finally:
+        temporary.unlink(missing_ok=True)
     return digest
 
 
