@@ -10,12 +10,12 @@ from suite.parts import Part
 from suite.result import Result
 from suite.tables import ratio_text, results_of
 
-LEFT, WIDTH, RIGHT, LINE, TOP = 650, 400, 150, 17, 48
+LEFT, WIDTH, RIGHT, LINE, TOP = 650, 400, 190, 17, 48
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 
 def plot(parts: Sequence[Part]) -> str:
-    """An SVG: a row for each result, grouped by benchmark; a hollow point is worse than its peer."""
+    """An SVG: a row for each result, grouped by benchmark; a hollow point is worse than its peer, a grey one may be."""
     results = results_of(parts)
     groups = {one.benchmark: [other for other in results if other.benchmark == one.benchmark] for one in results}
     ends = [value for one in results for value in (one.ratio.low, one.ratio.high)] or [1.0]
@@ -36,7 +36,9 @@ def plot(parts: Sequence[Part]) -> str:
             'font-family="sans-serif" font-size="11" fill="#111">',
             "<title>How many times better than each peer, with the spread</title>",
             f'<rect width="{width}" height="{y + 14}" fill="#fff"/>',
-            _text(LEFT, 14, "times better than the peer, median and spread; hollow: worse than the peer"),
+            _text(
+                LEFT, 14, "times better than the peer, median and spread; hollow: worse than the peer, grey: unclear"
+            ),
             *_scale(axis, y),
             *rows,
             "</svg>\n",
@@ -68,7 +70,7 @@ def _scale(axis: Axis, bottom: float) -> list[str]:
 
 def _row(one: Result, y: float, axis: Axis) -> list[str]:
     ratio, middle = one.ratio, y + 8
-    fill = "#fff" if one.worse else "#111"
+    fill = "#fff" if one.worse else "#999" if one.unclear else "#111"
     return [
         _text(22, y + 12, f"{one.case}, beside {one.peer.name}"),
         f'<line x1="{axis.at(ratio.low)}" y1="{middle}" x2="{axis.at(ratio.high)}" y2="{middle}" stroke="#555" '
