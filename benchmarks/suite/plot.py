@@ -37,7 +37,7 @@ def plot(parts: Sequence[Part]) -> str:
             "<title>How many times better than each peer, with the spread</title>",
             f'<rect width="{width}" height="{y + 14}" fill="#fff"/>',
             _text(
-                LEFT, 14, "times better than the peer, median and spread; hollow: worse than the peer, grey: unclear"
+                LEFT, 14, "times better than the peer, median and spread; hollow: worse, grey: unclear"
             ),
             *_scale(axis, y),
             *rows,
