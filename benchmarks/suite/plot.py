@@ -36,9 +36,7 @@ def plot(parts: Sequence[Part]) -> str:
             'font-family="sans-serif" font-size="11" fill="#111">',
             "<title>How many times better than each peer, with the spread</title>",
             f'<rect width="{width}" height="{y + 14}" fill="#fff"/>',
-            _text(
-                LEFT, 14, "times better than the peer, median and spread; hollow: worse, grey: unclear"
-            ),
+            _text(LEFT, 14, "times better than the peer, median and spread; hollow: worse, grey: unclear"),
             *_scale(axis, y),
             *rows,
             "</svg>\n",
