@@ -13,7 +13,7 @@ import pytest
 
 from lmk_experiments.mirror import open_store
 from lmk_experiments.mirror.plain import NeedsMlflow, SqliteReader
-from lmk_experiments.mirror.plain.sqlite import newest_schema
+from lmk_experiments.mirror.plain.sql import newest_schema
 from lmk_experiments.mirror.read import runs_of_root
 from lmk_experiments.mirror.store import ROOT_ID
 from lmk_experiments.mirror.wanted import MAX_SCORES

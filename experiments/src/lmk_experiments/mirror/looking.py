@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from lmk_experiments.mirror.address import is_postgres, take_login
 from lmk_experiments.mirror.identity import prefix_in_use, root_identity
-from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient, ServerReader, SqliteReader
+from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient, PostgresReader, ServerReader, SqliteReader
 from lmk_experiments.mirror.store import (
     Store,
     database_file,
@@ -32,11 +32,8 @@ def look_at(root: Path, uri: str | None = None) -> Store | None:
     if "mlflow" in sys.modules:
         return None
     chosen = tracking_uri(root, uri)
-    file = database_file(chosen)
-    if file is None and (is_postgres(chosen) or not chosen.startswith("http")):
-        return None
     try:
-        client: PlainClient = ServerReader(chosen) if file is None else SqliteReader(file)
+        client = _reader(chosen)
         chosen = take_login(chosen, {})
         prefix, identity = prefix_in_use(root.resolve(), key_of(root, chosen), root_identity(root))
         names = experiment_names(prefix)
@@ -45,6 +42,17 @@ def look_at(root: Path, uri: str | None = None) -> Store | None:
     except (NeedsMlflow, OSError, ValueError, LookupError, sqlite3.Error):
         return None  # it is opened as ever, and what is wrong with it is said then
     return Store(chosen, without_credentials(chosen), cast("MlflowClient", client), experiments, identity)
+
+
+def _reader(uri: str) -> PlainClient:
+    file = database_file(uri)
+    if file is not None:
+        return SqliteReader(file)
+    if is_postgres(uri):
+        return PostgresReader(uri)
+    if uri.startswith("http"):
+        return ServerReader(uri)
+    raise NeedsMlflow(uri.partition("://")[0])
 
 
 class Looker(Writer):

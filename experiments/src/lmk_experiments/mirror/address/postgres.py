@@ -11,7 +11,7 @@ from lmk_experiments.mirror.address.trouble import StoreError
 EXTRA = "lmk-experiments[postgresql]"
 _DRIVERS = ("psycopg", "psycopg2")
 _LOCK = 0x6C6D6B  # "lmk": one number for all of a database
-_CONNECT_SECONDS = 30
+CONNECT_SECONDS = 30
 
 
 def is_postgres(uri: str) -> bool:
@@ -57,7 +57,7 @@ def alone_in(uri: str, *, wait_seconds: float) -> Generator[str | None]:
 
     # MLflow tries to connect for most of an hour before it says that there is nobody.
     engine = sqlalchemy.create_engine(
-        uri, poolclass=sqlalchemy.pool.NullPool, connect_args={"connect_timeout": _CONNECT_SECONDS}
+        uri, poolclass=sqlalchemy.pool.NullPool, connect_args={"connect_timeout": CONNECT_SECONDS}
     )
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text(f"SET LOCAL lock_timeout = '{max(1, int(wait_seconds * 1000))}ms'"))

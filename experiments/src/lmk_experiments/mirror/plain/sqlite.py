@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
-from collections.abc import Generator, Iterable, Mapping
-from importlib.util import find_spec
+from collections.abc import Generator
 from pathlib import Path
 from urllib.parse import quote
 
-from lmk_experiments.mirror.plain.runs import NeedsMlflow, PlainClient, PlainData, PlainInfo, PlainRun, local_artifact
-
-_REVISION = re.compile(r'^(revision|down_revision)\s*=\s*["\'](\w+)["\']', re.MULTILINE)
-_MINE = (
-    "SELECT run_uuid FROM runs AS one WHERE experiment_id = ? AND lifecycle_stage = 'active'"
-    " AND EXISTS (SELECT 1 FROM tags WHERE tags.run_uuid = one.run_uuid AND key = ? AND value = ?)"
-)
+from lmk_experiments.mirror.plain.sql import Ask, SqlReader
 
 
-class SqliteReader(PlainClient):
-    """Reads a file, in one transaction a question, and never writes it.
+class SqliteReader(SqlReader):
+    """Reads a file.
 
     Raises:
         NeedsMlflow: it has not the schema of the MLflow that is installed.
@@ -28,66 +20,13 @@ class SqliteReader(PlainClient):
     """
 
     def __init__(self, file: Path) -> None:
+        super().__init__()
         self.file = file
-        self._seen: dict[str, PlainRun] = {}
-        with self._open() as database:
-            held = database.execute("SELECT version_num FROM alembic_version").fetchall()
-        if [revision for (revision,) in held] != newest_schema():
-            raise NeedsMlflow(f"{file} has another schema")
+        self._check(str(file))
 
     @contextlib.contextmanager
-    def _open(self) -> Generator[sqlite3.Connection]:
+    def _open(self) -> Generator[Ask]:
         place = f"file:{quote(str(self.file))}?mode=ro"
         with contextlib.closing(sqlite3.connect(place, uri=True, isolation_level=None)) as database:
             database.execute("BEGIN")
-            yield database
-
-    def experiments(self, names: Iterable[str]) -> dict[str, str]:
-        asked = "SELECT name, experiment_id FROM experiments WHERE lifecycle_stage = 'active' AND workspace = 'default'"
-        with self._open() as database:
-            held = {name: str(number) for name, number in database.execute(asked)}
-        return {name: held[name] for name in names if name in held}
-
-    def runs_with(self, experiment: str, tags: Mapping[str, str]) -> dict[str, PlainRun]:
-        (key, value), *_ = tags.items()
-        words = (int(experiment), key, value)
-        with self._open() as database:
-            columns = "run_uuid, experiment_id, name, status, start_time, end_time, artifact_uri"
-            found = database.execute(
-                f"SELECT {columns} FROM runs WHERE run_uuid IN ({_MINE}) ORDER BY start_time, run_uuid",  # noqa: S608
-                words,
-            ).fetchall()
-            runs = {one[0]: PlainRun(PlainInfo(one[0], str(one[1]), *one[2:])) for one in found}
-            for table in ("tags", "params"):
-                asked = f"SELECT run_uuid, key, value FROM {table} WHERE run_uuid IN ({_MINE})"  # noqa: S608
-                for run_id, name, text in database.execute(asked, words):
-                    _texts(runs[run_id].data, table)[name] = text
-            asked = f"SELECT run_uuid, key, value, is_nan FROM latest_metrics WHERE run_uuid IN ({_MINE})"  # noqa: S608
-            for run_id, name, number, is_nan in database.execute(asked, words):
-                runs[run_id].data.metrics[name] = float("nan") if is_nan else number
-        runs = {run_id: run for run_id, run in runs.items() if tags.items() <= run.data.tags.items()}
-        self._seen |= runs
-        return runs
-
-    def download_artifacts(self, run_id: str, path: str) -> str:
-        return local_artifact(self._seen[run_id], path)
-
-
-def _texts(data: PlainData, table: str) -> dict[str, str]:
-    return data.tags if table == "tags" else data.params
-
-
-def newest_schema() -> list[str]:
-    """The versions that no other one of the installed MLflow's schema comes after: one.
-
-    Read from the text of its migrations, which does not import it.
-    """
-    found = find_spec("mlflow")
-    if found is None or found.origin is None:
-        raise NeedsMlflow("it is not installed")
-    every, before = set(), set()
-    for file in (Path(found.origin).parent / "store" / "db_migrations" / "versions").glob("*.py"):
-        said = dict(_REVISION.findall(file.read_text(encoding="utf-8")))
-        every.add(said.get("revision", ""))
-        before.add(said.get("down_revision", ""))
-    return sorted(every - before)
+            yield lambda asked, words: database.execute(asked, dict(words)).fetchall()
