@@ -12,6 +12,7 @@ from lmk_experiments.configs import ConfigError, Problem, validate
 from lmk_experiments.configs.errors import dotted
 from lmk_experiments.tables import Published, Table, TableSpec, TableSpecError, published_table
 from lmk_experiments.tables.formats.layout import lay_out
+from lmk_experiments.tables.formats.markdown import render_markdown
 
 SUITES = ("short", "long")
 
@@ -220,3 +221,14 @@ def test_the_table_in_the_readme_is_valid():
         TableSpec, yaml.safe_load(block), lambda path, message: Problem("README", None, dotted(path), message)
     )
     assert [len(row.labels or ()) for row in spec.rows or ()] == [3, 3, 2]
+
+
+def test_markdown_keeps_a_pivot_s_columns_under_their_title():
+    # The first of them is no column alone, though nothing stands above the title that it carries for all.
+    spec = {**PIVOT, "columns": [SHORT, {**LONG, "group": "Out"}]}
+    values = {row["row"]: (1.0, 2.0) for row in PIVOT["rows"]}
+    lines = render_markdown(make(spec, values)).splitlines()[2:6]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0] == ["", "", "", "Out", ""]
+    assert cells[2] == ["", "*Short*", "", "*Long*", ""]
+    assert cells[3] == ["*MSL*", "*CLS*", "*LMK*", "*CLS*", "*LMK*"]

@@ -39,8 +39,8 @@ def render_markdown(table: Table, *, terminal: bool = False) -> str:
     For a ``terminal`` nothing is escaped: nobody parses it there, and ``p &lt; 0.05`` is hard to read.
 
     Markdown has one header line and no spans: further header lines are the first lines under it, a header that spans
-    columns stands above the first of them, and a label equal to the one above it is left out. A column that has
-    nothing above its title has the title in that line.
+    columns stands above the first of them, and a label equal to the one above it is left out. A column alone, with
+    nothing above its title, has the title in that line.
     """
     write = _plain if terminal else escape
     layout = lay_out(table)
@@ -61,10 +61,10 @@ def _spread(spans: Sequence[Span], write: _Write) -> list[str]:
 
 def _header(layout: Layout, write: _Write) -> list[list[str]]:
     lines = [_spread(line, write) for line in layout.header]
-    covered = [[at > 0 for span in line for at in range(span.columns)] for line in layout.header]
+    joined = [[span.columns > 1 for span in line for _ in range(span.columns)] for line in layout.header]
     for column in range(layout.label_count, len(lines[0])):
         texts = [line[column] for line in lines]
-        if any(line[column] for line in covered):
+        if any(line[column] for line in joined):
             continue
         blank = next((index for index, text in enumerate(texts) if text), 0)
         for line, text in zip(lines, [*texts[blank:], *[""] * blank], strict=True):
