@@ -182,4 +182,8 @@ def test_the_doctor_looks_at_the_cluster(testbed: Path, tmp_path: Path, lmk: Lmk
     (tmp_path / "wrong.yaml").write_text(yaml.safe_dump({**wrong, "partition": "main"}))
     bad = lmk("doctor", "--profile", "wrong.yaml", cwd=tmp_path)
     assert "fail  gpus: no 'a100' in main; valid: h100" in bad.stdout
+    assert "warn  time: max_hours is 192, and the partition gives 168" in bad.stdout
+    asking = {**wrong, "partition": "main", "train": {"hours": 24 * 8}}
+    (tmp_path / "wrong.yaml").write_text(yaml.safe_dump(asking))
+    bad = lmk("doctor", "--profile", "wrong.yaml", cwd=tmp_path)
     assert "fail  time: 192 hours are asked, and the partition gives 168" in bad.stdout
