@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 from postgres import NEEDS_POSTGRES, Postgres, postgres
-from without_mlflow import lmk, make_root
+from without_mlflow import check_reading, lmk, make_root
 
 from lmk_experiments.mirror import open_store
 from lmk_experiments.mirror.plain import NeedsMlflow, PostgresReader
 from lmk_experiments.mirror.read import runs_of_root
 from lmk_experiments.mirror.store import ROOT_ID, tracking_uri
-from lmk_experiments.records import CellRecorder, training_cell
 
 pytestmark = NEEDS_POSTGRES
 
@@ -24,34 +23,14 @@ def cluster() -> Generator[Postgres]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def filled(cluster: Postgres, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A root and a database that holds all of it."""
-    root, uri = tmp_path_factory.mktemp("filled") / "runs", cluster.database("filled")
+def test_a_database_with_everything_in_it_is_read_without_mlflow(cluster: Postgres, tmp_path: Path) -> None:
+    check_reading(tmp_path / "runs", cluster.database("filled"))
+
+
+def test_runs_are_those_that_mlflow_reads(cluster: Postgres, tmp_path: Path) -> None:
+    root, uri = tmp_path / "runs", cluster.database("read")
     make_root(root)
-    said, imported = lmk("sync", root=root, uri=uri)
-    assert imported
-    assert "2 created" in said
-    return root, uri
-
-
-def test_a_database_with_everything_in_it_is_read_without_mlflow(filled: tuple[Path, str]) -> None:
-    root, uri = filled
-    printed, imported = lmk("table", "one", root=root, uri=uri)
-    assert not imported
-    assert "numbers from MLflow" in printed
-    assert "33.3" in printed
-    CellRecorder(training_cell(root, "1" * 12).folder).metrics({"train/loss": 0.25}, 2)
-    said, imported = lmk("sync", root=root, uri=uri)
-    assert imported
-    assert "0 created, 1 updated, 1 unchanged" in said
-    said, imported = lmk("sync", root=root, uri=uri)
-    assert not imported
-    assert "2 unchanged" in said
-
-
-def test_runs_are_those_that_mlflow_reads(filled: tuple[Path, str]) -> None:
-    root, uri = filled
+    lmk("sync", root=root, uri=uri)
     store, reader = open_store(root, uri), PostgresReader(tracking_uri(root, uri))
     assert reader.experiments(["lmk-train", "none"]) == {"lmk-train": store.experiments["training"]}
     for kind in ("training", "evaluation"):

@@ -6,29 +6,13 @@ from pathlib import Path
 
 import pytest
 from mlflow_server import Server
-from without_mlflow import lmk, make_root
+from without_mlflow import check_reading
 
 from lmk_experiments.mirror.plain import ServerReader, server
-from lmk_experiments.records import CellRecorder, training_cell
 
 
 def test_a_server_with_everything_in_it_is_read_without_mlflow(tracking_server: Server, tmp_path: Path) -> None:
-    root, url = tmp_path / "runs", tracking_server.url
-    make_root(root)
-    said, imported = lmk("sync", root=root, uri=url)
-    assert imported
-    assert "2 created" in said
-    printed, imported = lmk("table", "one", root=root, uri=url)
-    assert not imported
-    assert "numbers from MLflow" in printed
-    assert "33.3" in printed
-    CellRecorder(training_cell(root, "1" * 12).folder).metrics({"train/loss": 0.25}, 2)
-    said, imported = lmk("sync", root=root, uri=url)
-    assert imported
-    assert "0 created, 1 updated, 1 unchanged" in said
-    said, imported = lmk("sync", root=root, uri=url)
-    assert not imported
-    assert "2 unchanged" in said
+    check_reading(tmp_path / "runs", tracking_server.url)
 
 
 @pytest.mark.parametrize("foretold", ["rightly", "wrongly", "not at all"])

@@ -47,3 +47,22 @@ def make_root(root: Path) -> None:
     reading.finish(1.0, scores={"Needle": {"main_score": 1 / 3}})
     rows = [RowRecord("cls", 0, training.id, {}, True, {"tiny": reading.id})]
     GridRecord("one", "One", [TrainingRecord(training.id, "cls", 0)], rows, None).save(root)
+
+
+def check_reading(root: Path, uri: str) -> None:
+    """Fill ``root`` and the empty store, and see that MLflow is imported where something is to be written only."""
+    make_root(root)
+    said, imported = lmk("sync", root=root, uri=uri)
+    assert imported
+    assert "2 created" in said
+    printed, imported = lmk("table", "one", root=root, uri=uri)
+    assert not imported
+    assert "numbers from MLflow" in printed
+    assert "33.3" in printed
+    CellRecorder(training_cell(root, "1" * 12).folder).metrics({"train/loss": 0.25}, 2)
+    said, imported = lmk("sync", root=root, uri=uri)
+    assert imported
+    assert "0 created, 1 updated, 1 unchanged" in said
+    said, imported = lmk("sync", root=root, uri=uri)
+    assert not imported
+    assert "2 unchanged" in said
