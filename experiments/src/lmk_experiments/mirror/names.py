@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 MAX_NAME = 250
@@ -18,6 +19,8 @@ MAX_NAME = 250
 MAX_PARAM = 500
 """Characters in a parameter's value; the whole configuration is the artifact ``cell.json``."""
 
+_KEPT = 16384
+"""Names that are remembered: every cell of a grid spells the same ones."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_. \-]|-(?=x)")
 _QUOTED = re.compile(r"-x([0-9a-f]+)-")
 # Of its own (`records.groups` also takes "=" in a value): databases hold names that were spelled by this one.
@@ -44,6 +47,7 @@ def unquote(part: str) -> str:
     return _QUOTED.sub(lambda match: chr(int(match.group(1), 16)), part)
 
 
+@lru_cache(_KEPT)
 def score_name(suite: str, task: str, metric: str) -> str:
     """``<suite>/<task>/<metric>``, the name of an evaluation's score; a group becomes ``metric:key:value``.
 
@@ -55,6 +59,7 @@ def score_name(suite: str, task: str, metric: str) -> str:
     return "/".join([quote(suite), quote(task), ":".join(map(quote, parts))])
 
 
+@lru_cache(_KEPT)
 def parse_score_name(name: str) -> tuple[str, str, str] | None:
     """Suite, task and metric of a name that ``score_name`` made; ``None`` for any other name.
 
@@ -73,6 +78,7 @@ def parse_score_name(name: str) -> tuple[str, str, str] | None:
     return None
 
 
+@lru_cache(_KEPT)
 def path_name(name: str) -> str:
     """The name of a curve or of a parameter: its components quoted one by one.
 
