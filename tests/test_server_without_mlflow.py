@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from mlflow_server import Server
-from without_mlflow import check_reading
+from without_mlflow import check_reading, make_root
 
+from lmk_experiments.mirror import read_scores, sync
+from lmk_experiments.mirror.collected import complete
 from lmk_experiments.mirror.plain import ServerReader, server
+from lmk_experiments.records import load_grid
 
 
 def test_a_server_with_everything_in_it_is_read_without_mlflow(tracking_server: Server, tmp_path: Path) -> None:
     check_reading(tmp_path / "runs", tracking_server.url)
+
+
+def test_a_table_of_a_grid_that_is_there_asks_for_one_run(
+    tracking_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, asked = tmp_path / "runs", []
+    make_root(root)
+    sync(root, uri=tracking_server.url)
+    own = ServerReader._ask
+
+    def ask(reader: ServerReader, path: str, body: dict) -> dict:
+        answer = own(reader, path, body)
+        asked.append((path, len(answer.get("runs", ()))))
+        return answer
+
+    monkeypatch.setattr(ServerReader, "_ask", ask)
+    monkeypatch.delitem(sys.modules, "mlflow")
+    grid = load_grid(root, "one")
+    seen = complete(root, grid, tracking_server.url)
+    assert seen is not None
+    assert read_scores(root, grid, uri=tracking_server.url, seen=seen) == {"2" * 12: {"Needle": {"main_score": 1 / 3}}}
+    assert sorted(asked) == [("experiments/search", 0)] * 3 + [("runs/search", 1)]
+    assert "mlflow" not in sys.modules
 
 
 @pytest.mark.parametrize("foretold", ["rightly", "wrongly", "not at all"])

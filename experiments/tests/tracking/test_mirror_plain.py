@@ -14,9 +14,10 @@ import pytest
 from lmk_experiments.mirror import open_store
 from lmk_experiments.mirror.plain import NeedsMlflow, SqliteReader
 from lmk_experiments.mirror.plain.sql import newest_schema
-from lmk_experiments.mirror.read import runs_of_root
+from lmk_experiments.mirror.read import COLLECTED, runs_of_root
 from lmk_experiments.mirror.store import ROOT_ID
 from lmk_experiments.mirror.wanted import MAX_SCORES
+from lmk_experiments.mirror.writer import digest
 from lmk_experiments.records import CellRecorder, training_cell
 
 IMPORTED = (
@@ -62,18 +63,36 @@ def test_a_table_of_a_store_with_everything_in_it_imports_no_mlflow(filled) -> N
     assert "0 created, 0 updated, 3 unchanged" in printed
 
 
+def file_of(run) -> Path:
+    return Path(unquote(run.info.artifact_uri.removeprefix("file://"))) / "scores.json"
+
+
 def test_the_numbers_are_the_store_s_and_not_the_records(filled) -> None:
-    own = runs_of_root(open_store(filled.path), "evaluation").values()
-    folder = next(run.info.artifact_uri for run in own if run.data.tags.get("lmk.suite") == "many")
-    file = Path(unquote(folder.removeprefix("file://"))) / "scores.json"
+    client, parent = open_store(filled.path).client, filled.runs(None, "evaluation")["grid one"]
+    file, mark = file_of(parent), parent.data.tags[COLLECTED]
     before = file.read_text()
     file.write_text(before.replace("0.125", "0.875"))
+    client.set_tag(parent.info.run_id, COLLECTED, digest(file.read_text()))
     printed, imported = lmk("table", "one", root=filled.path, uri=None)
     file.write_text(before)
+    client.set_tag(parent.info.run_id, COLLECTED, mark)
     assert not imported
     assert "87.5" in printed
     assert "12.5" not in printed
     assert "12.5" in lmk("table", "one", root=filled.path, uri=None)[0]
+
+
+def test_where_a_grid_s_scores_are_not_those_of_its_tag_the_cells_runs_are_read(filled) -> None:
+    runs = filled.runs(None, "evaluation")
+    of_grid, of_cell = file_of(runs["grid one"]), file_of(runs[f"{12:012x}"])
+    before = {file: file.read_text() for file in (of_grid, of_cell)}
+    of_grid.write_text(before[of_grid].replace("0.125", "0.5"))
+    of_cell.write_text(before[of_cell].replace("0.125", "0.875"))
+    printed, imported = lmk("table", "one", root=filled.path, uri=None)
+    for file, text in before.items():
+        file.write_text(text)
+    assert not imported
+    assert "87.5" in printed
 
 
 def test_runs_are_those_that_mlflow_reads(filled) -> None:

@@ -128,8 +128,9 @@ def _maker(published: Published | None, *, per_task: bool, tests: Comparing | No
 
 
 def _tables(grid: str, root: Path, store: str | None, source: str, make: _Maker) -> list[Table]:
-    """From MLflow it is synced first; where the store cannot be used that is said, and the records are read."""
+    """From MLflow, synced first unless all is there; where it cannot be used that is said, and the records are read."""
     from lmk_experiments.mirror import LockedError, StoreError
+    from lmk_experiments.mirror.collected import complete
     from lmk_experiments.records import load_grid
     from lmk_experiments.records.figures import figures_text, has_table
     from lmk_experiments.tables import load_source
@@ -145,10 +146,13 @@ def _tables(grid: str, root: Path, store: str | None, source: str, make: _Maker)
 
     if source == "mlflow":
         try:
-            report = sync_with_tables(root, [grid], uri=store)
-            for warning in report.warnings:
-                typer.echo(f"warning: {warning}", err=True)
-            return read("mlflow", report.seen)
+            seen = complete(root, held, store)
+            if seen is None:
+                report = sync_with_tables(root, [grid], uri=store)
+                for warning in report.warnings:
+                    typer.echo(f"warning: {warning}", err=True)
+                seen = report.seen
+            return read("mlflow", seen)
         except (StoreError, LockedError) as error:
             typer.echo(f"warning: MLflow cannot be used ({error}); the table is read from the records", err=True)
     return read("records")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lmk_experiments.mirror.names import fitting, path_name
+from lmk_experiments.mirror.store import Kind
 from lmk_experiments.records import shapes
 from lmk_experiments.records.atomic import parse_lines
 from lmk_experiments.records.cell import one_a_step
@@ -36,6 +37,11 @@ class Piece:
     wrong: list[str]
     offset: int
     count: int
+
+
+def files_of(kind: Kind) -> list[str]:
+    """The files of a cell of this kind that become curves; the metrics of an evaluation are its scores."""
+    return [file for file in FILES if file != "metrics.jsonl" or kind == "training"]
 
 
 def pieces(file: Path, curve: Mapping[str, Any] | None) -> Generator[Piece]:

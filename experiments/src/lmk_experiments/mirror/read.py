@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.names import parse_score_name
-from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient
+from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient, PlainRun
 from lmk_experiments.mirror.store import KINDS, ROOT_ID, Kind, Store, StoreError, open_store
+from lmk_experiments.mirror.writer import digest
 from lmk_experiments.records import GridRecord
 
 if TYPE_CHECKING:
@@ -24,12 +26,32 @@ Scores = dict[str, dict[str, float]]
 """Task to metric to value, as in an evaluation's ``DONE.json``."""
 
 
+GRID_SCORES = "scores.json"
+"""The artifact of a grid's parent run with the scores of all its evaluations, by their ids."""
+COLLECTED = "lmk.collected"
+"""The tag of a parent run with the digest of that artifact."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The parent run that holds the scores of a whole grid, and the digest of the file with them."""
+
+    run: Run
+    digest: str
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What a store has just told, so that it needs not be asked again: all runs of a root's evaluations, by id."""
+    """What a store has just told, so that it needs not be asked again.
+
+    Attributes:
+        evaluations: all runs of a root's evaluations, by id; ``None`` where others may have been written since.
+        collected: by name, the grids that are complete in the store.
+    """
 
     store: Store
-    evaluations: Mapping[str, Run]
+    evaluations: Mapping[str, Run] | None
+    collected: Mapping[str, Collected] = field(default_factory=dict)
 
 
 def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None, seen: Seen | None = None) -> dict[str, Scores]:
@@ -38,33 +60,42 @@ def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None, seen: S
     The doubles are those of the records. An evaluation without scores in the store is left out.
 
     Args:
-        seen: what a sync that changed nothing has read.
+        seen: what a look at the store, or a sync, has just read. A grid that is complete in the store is read from its
+            parent run.
 
     Raises:
         StoreError: the store cannot be used.
     """
     if seen is not None and isinstance(seen.store.client, PlainClient):
-        with contextlib.suppress(NeedsMlflow):
-            return _read(grid, seen.store, seen.evaluations)
-        seen = None
-    store = open_store(root.resolve(), uri) if seen is None else seen.store
+        with contextlib.suppress(NeedsMlflow, OSError, ValueError):
+            return _read(grid, seen, OSError, ValueError)
+    if seen is None or isinstance(seen.store.client, PlainClient):
+        seen = Seen(open_store(root.resolve(), uri), None, {} if seen is None else seen.collected)
     from mlflow.exceptions import MlflowException
 
+    store = seen.store
     try:
-        return _read(grid, store, runs_of_root(store, "evaluation") if seen is None else seen.evaluations)
+        return _read(grid, seen, OSError, ValueError, MlflowException)
     except (OSError, MlflowException, ValueError) as error:
         raise StoreError(
             f"cannot read scores from {store.address}: {explain(error, store.address, store.uri)}"
         ) from error
 
 
-def _read(grid: GridRecord, store: Store, runs: Mapping[str, Run]) -> dict[str, Scores]:
+def _read(grid: GridRecord, seen: Seen, *trouble: type[Exception]) -> dict[str, Scores]:
+    """From the grid's file; where ``trouble`` keeps it from being read, from the runs, which have the same."""
     asked = {identity for row in grid.rows for identity in row.evaluations.values()}
+    collected = seen.collected.get(grid.name)
+    if collected is not None:
+        with contextlib.suppress(*trouble):
+            every = _collected(seen.store, collected)
+            return {identity: scores for identity, scores in every.items() if identity in asked}
+    runs = runs_of_root(seen.store, "evaluation") if seen.evaluations is None else seen.evaluations
     found: dict[str, Scores] = {}
     for run in runs.values():
         identity = run.data.tags.get("lmk.cell", "")
         if identity in asked and identity not in found and "lmk.scores" in run.data.tags:
-            found[identity] = _scores(store, run)
+            found[identity] = _scores(seen.store, run)
     return found
 
 
@@ -125,8 +156,28 @@ def _scores(store: Store, run: Run) -> Scores:
     values = _from_metrics(run.data.metrics)
     if str(sum(map(len, values.values()))) == run.data.tags["lmk.scores"]:
         return values
-    folder = store.client.download_artifacts(run.info.run_id, "scores.json")
-    held = json.loads(Path(folder).read_text(encoding="utf-8"))
+    return _floats(json.loads(artifact(store, run, "scores.json")))
+
+
+def _collected(store: Store, held_in: Collected) -> dict[str, Scores]:
+    text = artifact(store, held_in.run, GRID_SCORES)
+    if digest(text) != held_in.digest:
+        raise ValueError(f"{GRID_SCORES} of run {held_in.run.info.run_id} is another than its tag {COLLECTED} says")
+    held = json.loads(text)
+    return {identity: _floats(one["scores"]) for identity, one in held.items()}
+
+
+def artifact(store: Store, run: Run, name: str) -> str:
+    """The text of an artifact of a run."""
+    client: object = store.client
+    if isinstance(client, PlainClient):
+        return client.artifact(cast("PlainRun", run), name)
+    with tempfile.TemporaryDirectory() as folder:
+        place = store.client.download_artifacts(run.info.run_id, name, folder)
+        return Path(place).read_text(encoding="utf-8")
+
+
+def _floats(held: Mapping[str, Mapping[str, float]]) -> Scores:
     return {task: {metric: float(value) for metric, value in scores.items()} for task, scores in held.items()}
 
 

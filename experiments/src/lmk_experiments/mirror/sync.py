@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.adopt import adopt
 from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
+from lmk_experiments.mirror.collected import collect
 from lmk_experiments.mirror.known import Cells, Held
 from lmk_experiments.mirror.lock import LockedError, locked
 from lmk_experiments.mirror.looking import Looker, look_at
@@ -20,7 +21,7 @@ from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import Models, chosen_policy
 from lmk_experiments.mirror.models.policy import Policy
 from lmk_experiments.mirror.plain import NeedsMlflow
-from lmk_experiments.mirror.read import Seen, runs_of_kinds
+from lmk_experiments.mirror.read import Collected, Seen, runs_of_kinds
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Status, Wanted
 from lmk_experiments.mirror.writer import Writer, digest
@@ -49,7 +50,7 @@ class SyncReport:
         waiting: cells that were not started, and so have no run yet.
         writes: calls that changed the store; 0 where everything was there already.
         warnings: what the store did not take. The records hold it.
-        seen: what was read of the evaluations, where nothing was written since.
+        seen: what was read of the evaluations, where nothing was written since, and the grids that are complete.
         notes: what was left out on purpose, and how to have it.
     """
 
@@ -131,6 +132,10 @@ def sync(
         ) from error
 
 
+def _runs(cell: Wanted | None) -> bool:
+    return cell is not None and cell.status == "RUNNING"
+
+
 class _Sync:
     """One pass over the cells of some grids."""
 
@@ -169,12 +174,29 @@ class _Sync:
                 self._table(grid, list(parents[grid.name].values()), table_text)
         for cell in started:
             self.models.log(cell)  # after all else: weights may take minutes, and a run is complete without them
+        collected = {} if self._warnings() else self._collect(cells, chosen, parents)
         self.report.writes = self.writer.writes + self.models.writes
-        self.report.warnings = [*self.store.warnings, *self.writer.warnings, *self.models.warnings]
+        self.report.warnings = [*self.store.warnings, *self._warnings()]
         self.report.notes = self.models.notes()
-        if not self.writer.writes:
-            self.report.seen = Seen(self.store, self.held["evaluation"])
+        self.report.seen = Seen(self.store, None if self.writer.writes else self.held["evaluation"], collected)
         return self.report
+
+    def _warnings(self) -> list[str]:
+        return [*self.writer.warnings, *self.models.warnings]
+
+    def _collect(
+        self, cells: Cells, chosen: list[GridRecord], parents: Mapping[str, Mapping[Kind, Run]]
+    ) -> dict[str, Collected]:
+        """Write that these grids are complete in the store, now that they are."""
+        found: dict[str, Collected] = {}
+        for grid in chosen:
+            parent, members = parents[grid.name].get("evaluation"), cells.of(grid.name)
+            if parent is None or (isinstance(self.writer, Looker) and any(map(_runs, members))):
+                continue  # the next moment makes it untrue: no reason to import MLflow
+            collected = collect(self.writer, grid, parent, members)
+            if collected is not None:
+                found[grid.name] = collected
+        return found
 
     def _cells(self, started: list[Wanted], parents: dict[str, dict[Kind, Run]]) -> None:
         """Every cell, several at once where a server answers; reported in the order of the grids."""

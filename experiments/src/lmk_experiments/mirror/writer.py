@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from lmk_experiments.mirror.address import explain
-from lmk_experiments.mirror.curves import FILES, is_read, pieces, points
+from lmk_experiments.mirror.curves import FILES, files_of, is_read, pieces, points
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.store import ROOT_ID, Store
 from lmk_experiments.mirror.wanted import Status, Wanted, milliseconds
@@ -78,7 +78,7 @@ class Writer:
             tags=_differing(tags, run.data.tags),
             metrics=[Metric(name, value, wanted.end or wanted.start, 0) for name, value in scores.items()],
         )
-        for file in _files(wanted):
+        for file in files_of(wanted.place.kind):
             self._curves(file, wanted, run, marks, fresh=fresh)
         self._artifacts(wanted, run, marks)
         self.finish(run, wanted.status, wanted.end)
@@ -90,7 +90,7 @@ class Writer:
             and not _missing(wanted, run)
             and not _differing(tags, run.data.tags)
             and not _scores(wanted, run)
-            and all(is_read(wanted.cell.folder / file, marks.curves.get(file)) for file in _files(wanted))
+            and all(is_read(wanted.cell.folder / file, marks.curves.get(file)) for file in files_of(wanted.place.kind))
             and not _unknown(wanted, marks)
             and _is_finished(run, wanted.status, wanted.end)
         )
@@ -220,11 +220,6 @@ class Writer:
 def digest(text: str) -> str:
     """A short digest, to see whether an artifact changed."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _files(wanted: Wanted) -> list[str]:
-    """The files of a cell that become curves; the metrics of an evaluation are its scores."""
-    return [file for file in FILES if file != "metrics.jsonl" or wanted.place.kind == "training"]
 
 
 def _missing(wanted: Wanted, run: Run) -> dict[str, str]:

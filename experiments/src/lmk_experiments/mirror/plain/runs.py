@@ -59,22 +59,17 @@ class PlainClient(ABC):
     def runs_with(self, experiment: str, tags: Mapping[str, str]) -> dict[str, PlainRun]:
         """All runs with these tags in one experiment, by id, oldest first."""
 
-    def download_artifacts(self, run_id: str, path: str) -> str:
-        """The place of an artifact on this machine's disk."""
-        raise NeedsMlflow(f"{path} of run {run_id}")
+    def artifact(self, run: PlainRun, path: str) -> str:
+        """The text of an artifact.
+
+        Raises:
+            NeedsMlflow: it is kept where only MLflow can read it, or it is not there.
+        """
+        place = run.info.artifact_uri
+        file = Path(unquote(place.removeprefix("file://")) if place.startswith("file:///") else place) / path
+        if not file.is_absolute() or not file.is_file():
+            raise NeedsMlflow(f"{path} of run {run.info.run_id}")
+        return file.read_text(encoding="utf-8")
 
     def __getattr__(self, name: str) -> NoReturn:
         raise NeedsMlflow(name)
-
-
-def local_artifact(run: PlainRun, path: str) -> str:
-    """An artifact of a store that keeps them in a folder of this machine.
-
-    Raises:
-        NeedsMlflow: it keeps them elsewhere, or has not got this one.
-    """
-    place = run.info.artifact_uri
-    file = Path(unquote(place.removeprefix("file://")) if place.startswith("file:///") else place) / path
-    if not file.is_absolute() or not file.is_file():
-        raise NeedsMlflow(f"{path} of run {run.info.run_id}")
-    return str(file)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from lmk_experiments.mirror.address.credentials import PASSWORD, TOKEN, USERNAME, take_login, without_credentials
@@ -42,11 +44,12 @@ class ServerReader(PlainClient):
     def __init__(self, uri: str) -> None:
         if any(os.environ.get(name) for name in _OTHER_WAYS):
             raise NeedsMlflow("another way to the server")
-        self._api = f"{without_credentials(uri).rstrip('/')}/api/2.0/mlflow"
+        self._api = f"{without_credentials(uri).rstrip('/')}/api/2.0"
         self._headers = {"Content-Type": "application/json", **_login(uri)}
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        request = Request(f"{self._api}/{path}", json.dumps(body).encode(), self._headers, method="POST")  # noqa: S310
+        place = f"{self._api}/mlflow/{path}"
+        request = Request(place, json.dumps(body).encode(), self._headers, method="POST")  # noqa: S310
         with urlopen(request, timeout=_SECONDS) as reply:  # noqa: S310 - http only
             return json.load(reply)
 
@@ -72,6 +75,18 @@ class ServerReader(PlainClient):
         for page in self._pages("runs/search", body):
             runs |= {run.info.run_id: run for run in map(_run, page.get("runs", ()))}
         return {key: run for key, run in runs.items() if tags.items() <= run.data.tags.items()}
+
+    def artifact(self, run: PlainRun, path: str) -> str:
+        scheme, _, place = run.info.artifact_uri.partition(":/")
+        if scheme != "mlflow-artifacts" or place.startswith("/"):  # another host's, with its name, is MLflow's to find
+            return super().artifact(run, path)
+        held = f"{place}/{quote(path)}"
+        request = Request(f"{self._api}/mlflow-artifacts/artifacts/{held}", headers=self._headers)  # noqa: S310
+        try:
+            with urlopen(request, timeout=_SECONDS) as reply:  # noqa: S310 - http only
+                return reply.read().decode()
+        except HTTPError as error:
+            raise NeedsMlflow(f"{path} of run {run.info.run_id}") from error
 
     def _pages(self, path: str, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Every page of an answer, in order. Those that come after the next one are asked for together with it."""

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lmk_experiments.mirror.plain.runs import NeedsMlflow, PlainClient, PlainData, PlainInfo, PlainRun, local_artifact
+from lmk_experiments.mirror.plain.runs import NeedsMlflow, PlainClient, PlainData, PlainInfo, PlainRun
 
 Ask = Callable[[str, Mapping[str, object]], Iterable[Sequence[Any]]]
 """Takes a query with ``:names`` and what they stand for, and gives its rows."""
@@ -23,9 +23,6 @@ _MINE = (
 
 class SqlReader(PlainClient):
     """Reads the tables, in one transaction a question, and never writes them."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, PlainRun] = {}
 
     @abstractmethod
     def _open(self) -> AbstractContextManager[Ask]:
@@ -62,12 +59,7 @@ class SqlReader(PlainClient):
             asked = f"SELECT run_uuid, key, value, is_nan FROM latest_metrics WHERE run_uuid IN ({_MINE})"  # noqa: S608
             for run_id, name, number, is_nan in ask(asked, words):
                 runs[run_id].data.metrics[name] = float("nan") if is_nan else number
-        runs = {run_id: run for run_id, run in runs.items() if tags.items() <= run.data.tags.items()}
-        self._seen |= runs
-        return runs
-
-    def download_artifacts(self, run_id: str, path: str) -> str:
-        return local_artifact(self._seen[run_id], path)
+        return {run_id: run for run_id, run in runs.items() if tags.items() <= run.data.tags.items()}
 
 
 def _texts(data: PlainData, table: str) -> dict[str, str]:

@@ -20,7 +20,6 @@ class SqliteReader(SqlReader):
     """
 
     def __init__(self, file: Path) -> None:
-        super().__init__()
         self.file = file
         self._check(str(file))
 
