@@ -68,6 +68,11 @@ def write_model(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"a program")
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.safetensors").write_bytes(b"another")
+    (folder / "onnx" / "config.json").write_text("{}")
+    (folder / "modules.json").write_text("[]")
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    (folder / "1_Pooling" / "code.py").write_text("print('no')")
 
 
 def fetch(grid: Path, address: str, *more: str) -> subprocess.CompletedProcess[str]:
@@ -105,7 +110,9 @@ def test_fetched_once_then_used_without_a_network(tmp_path: Path) -> None:
     assert "SciFact (mteb/scifact): gated: log in with `hf auth login`" in done.stderr
     assert "data:msmarco-passage is not here" in done.stderr
     cached = tmp_path / "cache" / "hub" / "models--org--tiny" / "snapshots" / hub.COMMIT
-    assert sorted(path.name for path in cached.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
+    files = sorted(path.relative_to(cached).as_posix() for path in cached.rglob("*") if path.is_file())
+    expected = ["1_Pooling/config.json", "config.json", "model.safetensors", "modules.json", "tokenizer.json"]
+    assert files == expected
     # Elsewhere, with the same cache and no network.
     code = (
         "from lmk_eval.suites import Task; from lmk_eval.tasks import load_task, open_task\n"

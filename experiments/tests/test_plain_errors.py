@@ -73,6 +73,23 @@ def test_a_model_that_is_not_here(
     assert told.startswith(f"error: {model}: there is no such folder here")
 
 
+def test_a_hub_that_does_not_answer_is_no_missing_model(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from huggingface_hub import constants
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def no_answer(*_: object, **__: object) -> str:
+        raise LocalEntryNotFoundError("Connection refused")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", no_answer)
+    told = said(("evaluate", "nope/nope", "--suite", "s"), monkeypatch, capsys)
+    assert "whether it has config.json can't be found out" in told
+    assert "Connection refused" in told
+    assert told.count("nope/nope") == 1
+
+
 def test_an_empty_folder(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "m").mkdir()
     told = said(("evaluate", "m", "--suite", "s"), monkeypatch, capsys)

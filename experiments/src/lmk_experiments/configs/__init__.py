@@ -3,6 +3,7 @@
 from lmk_experiments.configs.document import Document, Layers, load_document, parse_assignment
 from lmk_experiments.configs.errors import ConfigError, Problem, explain, in_yaml, suggest, without_key
 from lmk_experiments.configs.reading import YamlError, read_yaml
+from lmk_experiments.configs.section import Section
 from lmk_experiments.configs.shipped import find_file, shipped_folder, shipped_names
 from lmk_experiments.configs.validation import REQUIRED, validate
 
@@ -12,6 +13,7 @@ __all__ = [
     "Document",
     "Layers",
     "Problem",
+    "Section",
     "YamlError",
     "explain",
     "find_file",

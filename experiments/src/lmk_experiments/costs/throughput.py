@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat
+from pydantic import PositiveFloat
 
-from lmk_experiments.configs import find_file, load_document, validate
+from lmk_experiments.configs import Section, find_file, load_document, validate
 
 Encoding = PositiveFloat | dict[Literal["float32", "bfloat16", "float16"], PositiveFloat]
 """Tokens a second that are encoded: in float32, as evaluations are unless they say otherwise, or by the type."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class ThroughputSection(Section):
+    """Tokens a second on one GPU, as measured; `lmk plan` estimates hours with them."""
 
     train: PositiveFloat | None = None
-    """Tokens a second that one GPU trains on."""
+    """While training, forward and backward."""
     evaluate: Encoding | None = None
-    """Tokens a second that one GPU encodes: a number in float32, or one for each type of weights."""
+    """While encoding: a number in float32, or one for each type of weights (`{float32: ..., bfloat16: ...}`)."""
 
 
 @dataclass(frozen=True)
@@ -48,5 +48,7 @@ def load_throughput(profile: str) -> Throughput | None:
     if document.value.get("throughput") is None:
         return None
     at = ("throughput",)
-    found = validate(_Section, document.value["throughput"], lambda rest, text: document.problem((*at, *rest), text))
+    found = validate(
+        ThroughputSection, document.value["throughput"], lambda rest, text: document.problem((*at, *rest), text)
+    )
     return Throughput(found.train, found.evaluate, path.name)

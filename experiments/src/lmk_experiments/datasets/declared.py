@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from lmk_experiments.configs import find_file, load_document, validate
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
+from lmk_experiments.configs import Section, find_file, load_document, validate
 
 
-class MeanTokens(_Section):
+class MeanTokens(Section):
     """Mean lengths in tokens, special tokens included, before any cut."""
 
     query: PositiveFloat | None = None
@@ -22,7 +18,7 @@ class MeanTokens(_Section):
     """Where the numbers come from."""
 
 
-class DataSet(_Section):
+class DataSet(Section):
     """One published data set. Its name and version are its identity: other content needs another version."""
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from huggingface_hub import HfApi, snapshot_download
@@ -15,7 +16,7 @@ from huggingface_hub.errors import (
 )
 
 from lmk_experiments.errors import WorkFailed
-from lmk_experiments.fetch.needs import MODEL_FILES
+from lmk_experiments.fetch.needs import MODEL_FILES, MODULE_FILES
 
 Kind = Literal["model", "dataset"]
 _LOGIN = "log in with `hf auth login`, and ask for access on its page"
@@ -78,7 +79,9 @@ def look(kind: Kind, name: str, revision: str | None) -> Repository:
 def fetch_model(name: str, revision: str | None) -> str:
     """Bring a model into the cache; empty where that worked, else why not."""
     try:
+        # A pattern's `*` stands for slashes too.
         snapshot_download(name, revision=revision, allow_patterns=list(MODEL_FILES), ignore_patterns=["*/*"])
+        snapshot_download(name, revision=revision, allow_patterns=[MODULE_FILES])
     except LocalEntryNotFoundError as error:
         return f"not in the cache, and no network: {_first_line(error)}"
     except (HfHubHTTPError, HTTPError, OSError) as error:
@@ -87,7 +90,9 @@ def fetch_model(name: str, revision: str | None) -> str:
 
 
 def _is_needed(name: str) -> bool:
-    return "/" not in name and any(name.endswith(pattern.lstrip("*")) for pattern in MODEL_FILES)
+    return fnmatchcase(name, MODULE_FILES) or (
+        "/" not in name and any(fnmatchcase(name, pattern) for pattern in MODEL_FILES)
+    )
 
 
 def _first_line(error: Exception) -> str:

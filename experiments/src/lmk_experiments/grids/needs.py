@@ -6,7 +6,9 @@ import fnmatch
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from lmk_experiments.configs import Section
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 
@@ -28,11 +30,7 @@ class Facts:
     """Of a training: `runtime.nodes`, the same."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Need(_Section):
+class Need(Section):
     """What one job asks of the machine."""
 
     nodes: int = Field(default=1, ge=1)
@@ -59,7 +57,7 @@ class EvaluateNeed(Need):
     one a suite with `default` (a job of several suites takes the largest). 1: the job encodes them itself."""
 
 
-class When(_Section):
+class When(Section):
     """Which cells; every key that is given must hold."""
 
     kind: Literal["training", "evaluation", "analysis"] | None = None
@@ -88,7 +86,7 @@ class Rule(Need):
     """Which cells."""
 
 
-class ResourcesSection(_Section):
+class ResourcesSection(Section):
     """What trainings, evaluations and analyses ask of the machine; never part of an identity."""
 
     train: Need = Need()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from lmk_eval.suites import Suite
+from lmk_experiments.configs import Section
 from lmk_experiments.grids.needs import ResourcesSection
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,79}")
@@ -25,11 +26,7 @@ def checked_name(name: str) -> str:
 Name = Annotated[str, AfterValidator(checked_name)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, populate_by_name=True)
-
-
-class View(_Section):
+class View(Section):
     """How trained rows are read. A view trains nothing."""
 
     of: str | tuple[str, ...]
@@ -48,7 +45,7 @@ class View(_Section):
     """Keep only combinations, and rows, where these variables have these values (one or a list)."""
 
 
-class ResultsRow(_Section):
+class ResultsRow(Section):
     """A row from elsewhere: another model's results, as MTEB wrote them. It is never trained and costs nothing."""
 
     row: Name
@@ -71,7 +68,7 @@ SuiteField = Annotated[
 Length = Annotated[int, Field(ge=2, strict=True)]
 
 
-class EvaluateSection(_Section):
+class EvaluateSection(Section):
     """What the trained models are tested on, and how they are read."""
 
     suites: tuple[SuiteField, ...] = Field(min_length=1)
@@ -96,7 +93,7 @@ def _distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
     return seeds
 
 
-class GridFile(_Section):
+class GridFile(Section):
     """One grid: which trainings, read in which ways, on which suites."""
 
     grid: Name

@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from lmk_experiments.costs.throughput import Encoding
+from lmk_experiments.configs import Section
+from lmk_experiments.costs.throughput import ThroughputSection
 from lmk_experiments.grids.needs import EvaluateNeed, Need, Rule
 from lmk_experiments.grids.schema import Name
 from lmk_experiments.mirror.address import has_login
@@ -17,11 +18,7 @@ from lmk_slurm import Site
 _SECRET = re.compile(r"PASSWORD|PASSWD|TOKEN$|SECRET|API_KEY", re.IGNORECASE)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class GpuSection(_Section):
+class GpuSection(Section):
     """The GPUs of a node, and how this cluster wants to be asked for them."""
 
     type: str | None = None
@@ -32,7 +29,7 @@ class GpuSection(_Section):
     """How many a node has; a job that asks for more is refused before it is submitted."""
 
 
-class SyncSection(_Section):
+class SyncSection(Section):
     """The small job at the end of a grid that mirrors its records to MLflow."""
 
     enabled: bool = True
@@ -41,16 +38,7 @@ class SyncSection(_Section):
     """Where it is queued; null is where the others are."""
 
 
-class Throughput(_Section):
-    """Tokens a second on one GPU, as measured; `lmk plan` estimates hours with them."""
-
-    train: float | None = Field(default=None, gt=0)
-    """While training, forward and backward."""
-    evaluate: Encoding | None = None
-    """While encoding: a number in float32, or one for each type of weights (`{float32: ..., bfloat16: ...}`)."""
-
-
-class Profile(_Section):
+class Profile(Section):
     """How one cluster is used: where jobs go, what they may ask, and what is set up before them."""
 
     profile: Name
@@ -105,7 +93,7 @@ class Profile(_Section):
     """What some cells ask instead; later ones win, and a grid's own win over these."""
     sync: SyncSection = SyncSection()
     """The job at the end."""
-    throughput: Throughput = Throughput()
+    throughput: ThroughputSection = ThroughputSection()
     """Measured speeds."""
 
     @field_validator("environment", mode="before")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from lmk_experiments.configs import explain
+from lmk_experiments.configs import Section, explain
 
 
 class TableSpecError(ValueError):
@@ -17,11 +17,7 @@ class TableSpecError(ValueError):
         super().__init__(message)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Column(_Section):
+class Column(Section):
     """One column: a score of a suite, or the mean of other columns."""
 
     title: str = Field(min_length=1)
@@ -76,7 +72,7 @@ class Column(_Section):
         return self
 
 
-class LabelColumn(_Section):
+class LabelColumn(Section):
     """One of the columns on the left that say what a row is."""
 
     title: str = Field(min_length=1)
@@ -85,7 +81,7 @@ class LabelColumn(_Section):
     """A header that spans neighbouring label columns of the same group."""
 
 
-class Row(_Section):
+class Row(Section):
     """One row, by its name in the grid."""
 
     row: str
@@ -104,7 +100,7 @@ def _as_row(value: Any) -> Any:
     return {"row": value} if isinstance(value, str) else value
 
 
-class TableSpec(_Section):
+class TableSpec(Section):
     """A table over the rows of a grid. The baseline is the grid's own."""
 
     title: str | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from lmk_eval.suites import Task
+from lmk_experiments.configs import Section
 
 Length = Annotated[int, Field(ge=2, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -23,11 +24,7 @@ class EntryError(ValueError):
         super().__init__(message)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class ModelEntry(_Section):
+class ModelEntry(Section):
     """A model that this grid does not train."""
 
     name: str = Field(min_length=1)
@@ -40,7 +37,7 @@ class ModelEntry(_Section):
     """How it is read; a saved model's own way unless said."""
 
 
-class Entry(_Section):
+class Entry(Section):
     """What every kind has."""
 
     kind: str
