@@ -185,17 +185,10 @@ def _token_lengths(name: str) -> Lengths:
     Raises:
         ValueError: there is no such tokenizer.
     """
-    from lmk_experiments.grids.local import refuse_missing_path
-
-    refuse_missing_path("--tokenizer", name)
-    from transformers import AutoTokenizer
-
     from lmk_core.texts.tokenizing import tokenize_texts
+    from lmk_experiments.texts import open_tokenizer
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(Path(name).expanduser()) if Path(name).exists() else name)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--tokenizer {name}: {str(error).splitlines()[0]}") from None
+    tokenizer = open_tokenizer(name)
     return lambda texts: tokenize_texts(tokenizer, texts, None)[1].tolist()
 
 

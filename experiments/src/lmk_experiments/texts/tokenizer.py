@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
+"""One of them is in every tokenizer's folder, also of those from before there was `tokenizer.json`."""
+
 
 def open_tokenizer(name: str) -> Any:
     """The fast tokenizer of a folder, or of a name on the hub.
@@ -18,7 +21,7 @@ def open_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     local = Path(name).expanduser()
-    if local.exists() and not (local / "tokenizer.json").is_file() and not (local / "tokenizer_config.json").is_file():
+    if local.exists() and not any((local / file).is_file() for file in _FILES):
         raise ValueError(f"--tokenizer {name}: no tokenizer.json in this folder")
     try:
         return AutoTokenizer.from_pretrained(str(local) if local.exists() else name, trust_remote_code=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,32 @@ class TokenizedTexts:
     """[texts] the tokens of a pair's first text, -1 for a text that is no pair; None where there is no pair."""
     unpooled: Ints | None = None
     """[texts] the tokens of the prompt, when they are to be left out of the pooling."""
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[TokenizedTexts]) -> TokenizedTexts:
+        """All the texts of all the parts, in order. Offsets are kept where every part has them.
+
+        Raises:
+            ValueError: some parts were tokenized sentence by sentence and others were not.
+        """
+        parts = list(parts)
+        if not parts:
+            return cls(np.zeros(0, dtype=np.int32), to_bounds(np.zeros(0, dtype=np.int64)))
+        pieces = [(part.pieces, part.piece_bounds) for part in parts if part.pieces is not None]
+        if pieces and len(pieces) < len(parts):
+            raise ValueError("texts with sentences and texts without cannot be put together")
+        offsets = [part.offsets for part in parts if part.offsets is not None]
+        limits = [part.limit for part in parts if part.limit is not None]
+        return cls(
+            np.concatenate([part.ids for part in parts]),
+            _one_behind_the_other([part.bounds for part in parts]),
+            np.concatenate([ends for ends, _ in pieces]) if pieces else None,
+            _one_behind_the_other([bounds for _, bounds in pieces if bounds is not None]) if pieces else None,
+            np.concatenate(offsets) if len(offsets) == len(parts) else None,
+            min(limits) if limits else None,
+            _filled([part.seconds for part in parts], parts, -1),
+            _filled([part.unpooled for part in parts], parts, 0),
+        )
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -85,3 +111,20 @@ class TokenizedTexts:
         firsts = np.where(self.seconds < 0, self.lengths, self.seconds)
         both = np.stack([firsts, self.lengths - firsts], axis=1)
         return both.reshape(-1), 2 * np.arange(len(self) + 1)
+
+
+def _one_behind_the_other(bounds: Sequence[Ints]) -> Ints:
+    """The bounds of rows of several arrays that were concatenated."""
+    return to_bounds(np.concatenate([np.diff(one) for one in bounds]))
+
+
+def _filled(values: Sequence[Ints | None], parts: Sequence[TokenizedTexts], absent: int) -> Ints | None:
+    """One value a text, ``absent`` for those of parts that have none; None where no part has any."""
+    if all(value is None for value in values):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(part), absent, dtype=np.int64) if value is None else value
+            for value, part in zip(values, parts, strict=True)
+        ]
+    )

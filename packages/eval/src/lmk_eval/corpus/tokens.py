@@ -68,24 +68,9 @@ def _tokenize(tokenizer: PoolingTokenizer, texts: Sequence[str], max_length: int
     bounds = shard_bounds(np.array([len(text) for text in texts], dtype=np.int64), len(texts) or 1, _CHARACTERS)
     windows = itertools.pairwise(bounds)
     parts = [tokenizer.tokenize(texts[start:end], max_length=max_length) for start, end in windows]
-    return parts[0] if len(parts) == 1 else _joined(parts) if parts else tokenizer.tokenize([], max_length=max_length)
-
-
-def _joined(parts: Sequence[TokenizedTexts]) -> TokenizedTexts:
-    pieces = [part.pieces for part in parts if part.pieces is not None]
-    piece_bounds = [part.piece_bounds for part in parts if part.piece_bounds is not None]
-    return TokenizedTexts(
-        np.concatenate([part.ids for part in parts]),
-        _ends([part.bounds for part in parts]),
-        np.concatenate(pieces) if pieces else None,
-        _ends(piece_bounds) if piece_bounds else None,
-        limit=parts[0].limit,
-    )
-
-
-def _ends(bounds: Sequence[np.ndarray]) -> np.ndarray:
-    """The bounds of rows of several arrays put one behind the other."""
-    return np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one) for one in bounds]))]).astype(np.int64)
+    if not parts:
+        return tokenizer.tokenize([], max_length=max_length)
+    return parts[0] if len(parts) == 1 else TokenizedTexts.concatenate(parts)
 
 
 def _key(tokenizer: PoolingTokenizer, texts: Sequence[str], max_length: int) -> str:

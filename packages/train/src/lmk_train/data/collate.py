@@ -77,7 +77,7 @@ class Collator:
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         sizes = [len(example.texts) - 1 for example in examples]
-        texts = concatenate([example.texts for example in examples])
+        texts = TokenizedTexts.concatenate(example.texts for example in examples)
         first = np.cumsum([0, *(size + 1 for size in sizes)])[:-1]
         is_passage = np.ones(len(texts), dtype=bool)
         is_passage[first] = False
@@ -112,25 +112,6 @@ class Collator:
     ) -> Layouts:
         sizes = self.granularities([slots[place] for place in chosen])
         return self.tokenizer.lay_out(texts.select(chosen), granularity=sizes, max_length=max_length)
-
-
-def concatenate(parts: Sequence[TokenizedTexts]) -> TokenizedTexts:
-    """The texts of several one behind the other."""
-
-    def bounds(each: list[np.ndarray]) -> np.ndarray:
-        lengths = np.concatenate([np.diff(one) for one in each])
-        return np.concatenate([[0], np.cumsum(lengths)])
-
-    pieces = [part.pieces for part in parts if part.pieces is not None]
-    piece_bounds = [part.piece_bounds for part in parts if part.piece_bounds is not None]
-    limits = [part.limit for part in parts if part.limit is not None]
-    return TokenizedTexts(
-        np.concatenate([part.ids for part in parts]),
-        bounds([part.bounds for part in parts]),
-        np.concatenate(pieces) if pieces else None,
-        bounds(piece_bounds) if piece_bounds else None,
-        limit=min(limits) if limits else None,
-    )
 
 
 def _teacher(
