@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from mlflow_server import Server
@@ -11,7 +14,8 @@ from without_mlflow import check_reading, make_root
 
 from lmk_experiments.mirror import read_scores, sync
 from lmk_experiments.mirror.collected import complete
-from lmk_experiments.mirror.plain import ServerReader, server
+from lmk_experiments.mirror.plain import NeedsMlflow, PlainRun, ServerReader, server
+from lmk_experiments.mirror.plain.runs import PlainInfo
 from lmk_experiments.records import load_grid
 
 
@@ -70,3 +74,46 @@ def test_tokens_are_foretold_as_mlflow_makes_them() -> None:
     made = [SearchUtils.create_page_token(offset).decode() for offset in (200, 400, 600, 800)]
     assert server._ahead(made[0], 200) == made
     assert server._ahead("e30=", 200) == ["e30="]
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """Answers `/cut` with less than it promised, `/away` with another address, and remembers who came with a login."""
+
+    asked: ClassVar[list[tuple[str, str | None]]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers.get("Authorization")))
+        if "away" in self.path:
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/other")
+            self.end_headers()
+        else:
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_artifacts_by_odd_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        reader = ServerReader(f"http://127.0.0.1:{server.server_address[1]}")
+
+        def ask(artifact_uri: str) -> str:
+            return reader.artifact(PlainRun(PlainInfo("1", "1", "", "FINISHED", 0, 0, artifact_uri)), "scores.json")
+
+        with pytest.raises(OSError, match="no whole answer: IncompleteRead"):
+            ask("mlflow-artifacts:/a team's runs/\u00e9 #1")
+        with pytest.raises(NeedsMlflow):
+            ask("mlflow-artifacts:/away")
+        for other in ("mlflow-artifacts://host/runs", "s3://bucket/runs", "/nowhere"):
+            with pytest.raises(NeedsMlflow):
+                ask(other)
+        server.shutdown()
+    place = "/api/2.0/mlflow-artifacts/artifacts"
+    asked = [f"{place}/a%20team%27s%20runs/%C3%A9%20%231/scores.json", f"{place}/away/scores.json"]
+    assert _Elsewhere.asked == [(one, "Bearer secret") for one in asked]

@@ -69,7 +69,8 @@ def write_model(folder: Path) -> None:
     (folder / "onnx").mkdir()
     (folder / "onnx" / "model.safetensors").write_bytes(b"another")
     (folder / "onnx" / "config.json").write_text("{}")
-    (folder / "modules.json").write_text("[]")
+    modules = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Normalize"}, {"path": "../onnx"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
     (folder / "1_Pooling" / "code.py").write_text("print('no')")

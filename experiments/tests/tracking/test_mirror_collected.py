@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -28,21 +30,33 @@ def looking(monkeypatch):
     return look
 
 
-def test_a_synced_grid_holds_the_scores_of_all_its_evaluations(two_rows, uri, looking) -> None:
+@pytest.fixture
+def no_runs(monkeypatch):
+    """Nothing but the grid's file can be read."""
+
+    def refuse(*_):
+        raise AssertionError("the runs of cells were asked for")
+
+    return lambda: monkeypatch.setattr("lmk_experiments.mirror.read.runs_of_root", refuse)
+
+
+def test_a_synced_grid_holds_the_scores_of_all_its_evaluations(two_rows, uri, looking, no_runs) -> None:
     assert looking(two_rows, uri) is None
     sync(two_rows.path, uri=uri)
     grid, seen = load_grid(two_rows.path, "small"), looking(two_rows, uri)
     held = {f"{n:012x}": evaluation_cell(two_rows.path, f"{n:012x}").done()["scores"] for n in (11, 12, 13)}
+    parent = two_rows.runs(uri, "evaluation")["grid small"]
+    no_runs()
     assert seen is not None
     assert read_scores(two_rows.path, grid, uri=uri, seen=seen) == held
-    parent = two_rows.runs(uri, "evaluation")["grid small"]
     in_file = json.loads(two_rows.artifact(uri, parent, GRID_SCORES))
     assert in_file[f"{12:012x}"] == {"name": "multicls / tiny", "scores": held[f"{12:012x}"]}
 
 
-def test_a_sync_that_wrote_has_read_nothing_but_that_file(two_rows, uri) -> None:
+def test_after_a_sync_that_wrote_that_file_alone_is_read(two_rows, uri, no_runs) -> None:
     report = sync(two_rows.path, uri=uri)
     assert report.seen.evaluations is None
+    no_runs()
     assert len(read_scores(two_rows.path, load_grid(two_rows.path, "small"), uri=uri, seen=report.seen)) == 3
 
 
@@ -69,6 +83,18 @@ def _another_title(root) -> None:
     GridRecord(held.name, "Another", held.trainings, held.rows, held.table).save(root.path)
 
 
+def _another_baseline(root) -> None:
+    held = load_grid(root.path, "small")
+    rows = [replace(row, baseline=not row.baseline) for row in held.rows]
+    GridRecord(held.name, held.title, held.trainings, rows, held.table).save(root.path)
+
+
+def _another_table(root) -> None:
+    held = load_grid(root.path, "small")
+    table = {"columns": [{"title": "Tiny", "suite": "tiny"}]}
+    GridRecord(held.name, held.title, held.trainings, held.rows, table).save(root.path)
+
+
 def _another_grid(root) -> None:
     root.grid("other", [("cls", 0, f"{1:012x}", {"tiny": f"{11:012x}"})])
 
@@ -83,7 +109,18 @@ def _damaged_grid(root) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [_more_points, _failed, _other_scores, _another_title, _another_grid, _damaged, _damaged_grid]
+    "change",
+    [
+        _more_points,
+        _failed,
+        _other_scores,
+        _another_title,
+        _another_baseline,
+        _another_table,
+        _another_grid,
+        _damaged,
+        _damaged_grid,
+    ],
 )
 def test_whatever_is_new_in_the_records_needs_a_sync(change, two_rows, uri, looking) -> None:
     held = load_grid(two_rows.path, "small")
@@ -95,22 +132,34 @@ def test_whatever_is_new_in_the_records_needs_a_sync(change, two_rows, uri, look
     assert looking(two_rows, uri) is None
 
 
-def test_while_a_cell_runs_mlflow_is_not_imported_to_say_that_all_is_there(root, uri, monkeypatch, looking) -> None:
-    training = root.train(1, {1: 2.0}, done=False)
-    done = root.train(2)
+def test_while_a_cell_runs_no_grid_is_said_to_be_there(root, uri, looking) -> None:
+    training, done = root.train(1, {1: 2.0}, done=False), root.train(2)
     scores = {"Needle": {"main_score": 0.5}, "Words": {"main_score": 0.25}}
-    rows = [("cls", 0, training, {}), ("mean", 0, done, {"tiny": root.evaluate(11, done, scores)})]
-    root.grid("small", rows)
-    with claimed(training_cell(root.path, training).folder):
-        assert sync(root.path, uri=uri).writes
-        parent = root.runs(uri, "evaluation")["grid small"]
-        assert looking(root, uri) is not None
-        open_store(root.path, uri).client.delete_tag(parent.info.run_id, SYNCED)
-        assert looking(root, uri) is None
-        monkeypatch.delitem(sys.modules, "mlflow")
+    root.grid("small", [("cls", 0, training, {}), ("mean", 0, done, {"tiny": root.evaluate(11, done, scores)})])
+    cell = training_cell(root.path, training)
+    with claimed(cell.folder):
         report = sync(root.path, uri=uri)
-        assert (report.writes, report.seen.collected) == (0, {})
-        assert report.seen.evaluations is not None
+        assert report.writes
+        assert report.seen.collected == {}
+        assert looking(root, uri) is None
+        assert SYNCED not in root.runs(uri, "evaluation")["grid small"].data.tags
+    cell.finish(1.0, metrics={}, model="model")
+    sync(root.path, uri=uri)
+    assert looking(root, uri) is not None
+    with claimed(cell.folder):
+        (cell.folder / "DONE.json").unlink()
+        assert looking(root, uri) is None
+
+
+def test_what_is_written_during_a_sync_is_not_taken_for_synced(two_rows, uri, looking) -> None:
+    def table_text(grid):  # made after the curves were read
+        _more_points(two_rows)
+        return "a table"
+
+    assert sync(two_rows.path, uri=uri, table_text=table_text).warnings == []
+    assert looking(two_rows, uri) is None
+    assert sync(two_rows.path, uri=uri).updated == 1
+    assert looking(two_rows, uri) is not None
 
 
 def test_a_refused_file_leaves_the_grid_unsaid(two_rows, uri, tmp_path, looking) -> None:
@@ -145,17 +194,31 @@ def test_a_run_deleted_in_the_ui_is_the_next_sync_s_to_mend(two_rows, uri, looki
     assert sync(two_rows.path, uri=uri).created == 1
 
 
-def test_a_file_that_only_mlflow_can_reach_is_read_by_it(two_rows, uri, looking, monkeypatch) -> None:
-    from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient
-
-    def elsewhere(client, run, path):
-        raise NeedsMlflow(path)
-
-    sync(two_rows.path, uri=uri)
-    seen = looking(two_rows, uri)
-    monkeypatch.setattr(PlainClient, "artifact", elsewhere)
-    grid = load_grid(two_rows.path, "small")
-    assert len(read_scores(two_rows.path, grid, uri=uri, seen=seen)) == 3
+def _file(two_rows, uri: str) -> Path:
     parent = two_rows.runs(uri, "evaluation")["grid small"]
-    Path(parent.info.artifact_uri.removeprefix("file://").replace("%20", " ")).joinpath(GRID_SCORES).unlink()
+    return Path(unquote(parent.info.artifact_uri.removeprefix("file://"))) / GRID_SCORES
+
+
+def test_where_the_file_is_gone_or_another_the_runs_are_read(two_rows, uri, looking) -> None:
+    sync(two_rows.path, uri=uri)
+    grid, seen, file = load_grid(two_rows.path, "small"), looking(two_rows, uri), _file(two_rows, uri)
+    expected = read_scores(two_rows.path, grid, uri=uri)
+    file.write_text(file.read_text().replace("0.25", "0.75"))
+    assert read_scores(two_rows.path, grid, uri=uri, seen=seen) == expected
+    file.unlink()
+    assert read_scores(two_rows.path, grid, uri=uri, seen=seen) == expected
+    assert len(expected) == 3
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the token has expired"), OSError("no route"), KeyError("Body")])
+def test_whatever_an_artifact_store_answers_the_runs_are_read(two_rows, uri, looking, monkeypatch, error) -> None:
+    sync(two_rows.path, uri=uri)
+    grid, seen = load_grid(two_rows.path, "small"), looking(two_rows, uri)
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("lmk_experiments.mirror.read.artifact", fails)
     assert len(read_scores(two_rows.path, grid, uri=uri, seen=seen)) == 3
+    through_mlflow = replace(seen, store=open_store(two_rows.path, uri))
+    assert len(read_scores(two_rows.path, grid, uri=uri, seen=through_mlflow)) == 3

@@ -108,13 +108,13 @@ def check_model(model: str, reading: PoolingConfig | None) -> None:
         name = str(local)
     else:
         name = model
-        nowhere = f"{model}: there is no such folder here, and no model of this name on the hub"
+        nowhere = f"{model}: there is no such folder here"
         try:
             found = find_file(model, "config.json")
         except (OSError, ValueError) as error:  # no such model, no access to it, no hub, or no name that one could have
-            raise ValueError(f"{nowhere} that can be read: {_reason(error, model)}") from error
+            raise ValueError(f"{nowhere}; on the hub: {_reason(error, model)}") from error
         if found is None:
-            raise ValueError(f"{nowhere} (without a network: in its cache)")
+            raise ValueError(f"{nowhere}, and no model of this name on the hub (without a network: in its cache)")
     if reading is None and read_config(name) is None:
         raise ValueError(
             f"{model}: the model does not say how it is pooled; say it, "
@@ -123,5 +123,6 @@ def check_model(model: str, reading: PoolingConfig | None) -> None:
 
 
 def _reason(error: Exception, model: str) -> str:
-    """The first line of what is wrong, without the name that is told already."""
-    return str(error).strip().split("\n")[0].removeprefix(f"{model}: ").rstrip(".")
+    """What is wrong, in one line, without what is told already."""
+    text = " ".join(str(error).split()).removeprefix(f"{model}: ")
+    return text.removeprefix("no folder here, and no model of the Hub that can be read: ")

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal
 
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HTTPError,
     LocalEntryNotFoundError,
+    RemoteEntryNotFoundError,
     RepositoryNotFoundError,
 )
 
 from lmk_experiments.errors import WorkFailed
-from lmk_experiments.fetch.needs import MODEL_FILES, MODULE_FILES
+from lmk_experiments.fetch.needs import MODEL_FILES
 
 Kind = Literal["model", "dataset"]
+_FOLDER = re.compile(r"\w[\w.-]*")
 _LOGIN = "log in with `hf auth login`, and ask for access on its page"
 
 
@@ -80,8 +86,8 @@ def fetch_model(name: str, revision: str | None) -> str:
     """Bring a model into the cache; empty where that worked, else why not."""
     try:
         # A pattern's `*` stands for slashes too.
-        snapshot_download(name, revision=revision, allow_patterns=list(MODEL_FILES), ignore_patterns=["*/*"])
-        snapshot_download(name, revision=revision, allow_patterns=[MODULE_FILES])
+        place = snapshot_download(name, revision=revision, allow_patterns=list(MODEL_FILES), ignore_patterns=["*/*"])
+        _fetch_modules(name, Path(place))
     except LocalEntryNotFoundError as error:
         return f"not in the cache, and no network: {_first_line(error)}"
     except (HfHubHTTPError, HTTPError, OSError) as error:
@@ -89,10 +95,21 @@ def fetch_model(name: str, revision: str | None) -> str:
     return ""
 
 
+def _fetch_modules(name: str, snapshot: Path) -> None:
+    """The configurations of Sentence Transformers' modules, which say how the model is pooled: small files."""
+    try:
+        modules = json.loads((snapshot / "modules.json").read_text(encoding="utf-8"))
+        folders = [str(module["path"]) for module in modules]
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # of another library, or not readable; opening the model says so
+    for folder in filter(_FOLDER.fullmatch, folders):
+        with contextlib.suppress(RemoteEntryNotFoundError):
+            # The same commit, also where the hub's newest has changed meanwhile.
+            hf_hub_download(name, f"{folder}/config.json", revision=snapshot.name)
+
+
 def _is_needed(name: str) -> bool:
-    return fnmatchcase(name, MODULE_FILES) or (
-        "/" not in name and any(fnmatchcase(name, pattern) for pattern in MODEL_FILES)
-    )
+    return "/" not in name and any(fnmatchcase(name, pattern) for pattern in MODEL_FILES)
 
 
 def _first_line(error: Exception) -> str:

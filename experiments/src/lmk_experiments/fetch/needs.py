@@ -13,8 +13,6 @@ from lmk_experiments.grids.identity import is_local
 
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 """Of a model's repository: its configuration, weights and tokenizer. Nothing that is a program."""
-MODULE_FILES = "[0-9]_*/config.json"
-"""And, in the folders of Sentence Transformers' modules, how the model is pooled."""
 
 
 class ModelMissing(ValueError):

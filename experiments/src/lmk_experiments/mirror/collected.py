@@ -1,16 +1,17 @@
 """What a grid's parent run holds of all its cells: their scores in one file, and a digest of what the store has got.
 
-A table then asks a server for one run, not for a thousand.
+A table then asks a server for one run, not for a thousand. It is written while no cell runs: that would make it untrue
+in a moment, and every evaluation that ends would send the scores of all others again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from lmk_experiments.mirror.curves import files_of
 from lmk_experiments.mirror.known import Cells
 from lmk_experiments.mirror.looking import look_at
 from lmk_experiments.mirror.plain import NeedsMlflow
-from lmk_experiments.mirror.read import COLLECTED, GRID_SCORES, Collected, Seen, runs_with
+from lmk_experiments.mirror.read import COLLECTED, GRID_SCORES, TROUBLE, Collected, Seen, runs_with
 from lmk_experiments.mirror.store import ROOT_ID, Store
 from lmk_experiments.mirror.wanted import Wanted
 from lmk_experiments.mirror.writer import Writer, digest
@@ -29,19 +30,21 @@ if TYPE_CHECKING:
 
 SYNCED = "lmk.synced"
 """The tag of a parent run with the digest of everything that the store holds of the grid's cells."""
+_FORM = 1
+"""Of the digest; another number makes every grid be synced once more."""
 
 
 def complete(root: Path, grid: GridRecord, uri: str | None = None) -> Seen | None:
     """The run that holds a grid's scores, where the store has got all that the records now hold of the grid.
 
     ``None`` where it has not, or where that cannot be seen without MLflow; then a sync is needed. That somebody changed
-    or deleted a cell's run in the store is not seen here: a sync sees it.
+    or deleted the run of a cell is not seen here: a sync sees it.
     """
     root = root.resolve()
     store = look_at(root, uri)
     if store is None:
         return None
-    with suppress(NeedsMlflow, OSError, LookupError, ValueError, sqlite3.Error):
+    with suppress(NeedsMlflow, *TROUBLE):
         with ThreadPoolExecutor(1, thread_name_prefix="look") as beside:
             looked = beside.submit(_parent, store, grid.name)
             every, unreadable = load_grids(root)
@@ -49,29 +52,35 @@ def complete(root: Path, grid: GridRecord, uri: str | None = None) -> Seen | Non
         parent = looked.result()
         if parent is None or unreadable or cells.warnings:
             return None
-        if parent.data.tags.get(SYNCED) == state_of(grid, cells.of(grid.name)):
+        state = state_of(grid, cells.of(grid.name))
+        if state is not None and parent.data.tags.get(SYNCED) == state:
             return Seen(store, None, {grid.name: Collected(parent, parent.data.tags.get(COLLECTED, ""))})
     return None
 
 
-def collect(writer: Writer, grid: GridRecord, parent: Run, cells: Iterable[Wanted | None]) -> Collected | None:
+def collect(writer: Writer, parent: Run, cells: Iterable[Wanted | None], state: str) -> Collected | None:
     """Write the scores of a grid whose cells are all in the store into its parent run, and that they are.
 
-    ``None`` where the artifact store has not taken them.
+    Args:
+        state: from ``state_of``, before anything of the cells was written: what is new since is not in the store.
+
+    Returns:
+        ``None`` where the artifact store has not taken them.
     """
-    members = list(cells)
-    text = _text(members)
+    text = _text(cells)
     mark = digest(text)
     if parent.data.tags.get(COLLECTED) != mark and not writer.upload(parent, GRID_SCORES, text):
         return None
-    writer.set_tags(parent, {COLLECTED: mark, SYNCED: state_of(grid, members)})
+    writer.set_tags(parent, {COLLECTED: mark, SYNCED: state})
     return Collected(parent, mark)
 
 
-def state_of(grid: GridRecord, cells: Iterable[Wanted | None]) -> str:
-    """A digest of what a store should hold of a grid: it differs as soon as there is anything new."""
-    state = hashlib.sha256(json.dumps([grid.name, grid.title]).encode())
+def state_of(grid: GridRecord, cells: Iterable[Wanted | None]) -> str | None:
+    """A digest of what a store should hold of a grid, its table included; ``None`` while one of its cells runs."""
+    state = hashlib.sha256(json.dumps([_FORM, asdict(grid)], sort_keys=True).encode())
     for cell in cells:
+        if cell is not None and cell.status == "RUNNING":
+            return None
         state.update(json.dumps(None if cell is None else _parts(cell), sort_keys=True).encode())
     return state.hexdigest()[:32]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from lmk_experiments.mirror.address import is_postgres, take_login
 from lmk_experiments.mirror.identity import prefix_in_use, root_identity
 from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient, PostgresReader, ServerReader, SqliteReader
+from lmk_experiments.mirror.read import TROUBLE
 from lmk_experiments.mirror.store import (
     Store,
     database_file,
@@ -39,7 +39,7 @@ def look_at(root: Path, uri: str | None = None) -> Store | None:
         names = experiment_names(prefix)
         held = client.experiments(names.values())
         experiments = {kind: held[name] for kind, name in names.items()}
-    except (NeedsMlflow, OSError, ValueError, LookupError, sqlite3.Error):
+    except (NeedsMlflow, *TROUBLE):
         return None  # it is opened as ever, and what is wrong with it is said then
     return Store(chosen, without_credentials(chosen), cast("MlflowClient", client), experiments, identity)
 

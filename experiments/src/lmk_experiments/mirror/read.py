@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ GRID_SCORES = "scores.json"
 """The artifact of a grid's parent run with the scores of all its evaluations, by their ids."""
 COLLECTED = "lmk.collected"
 """The tag of a parent run with the digest of that artifact."""
+
+
+TROUBLE = (OSError, ValueError, LookupError, sqlite3.Error)
+"""What may go wrong where a store is read without MLflow, beside ``NeedsMlflow``."""
 
 
 @dataclass(frozen=True)
@@ -67,27 +72,28 @@ def read_scores(root: Path, grid: GridRecord, *, uri: str | None = None, seen: S
         StoreError: the store cannot be used.
     """
     if seen is not None and isinstance(seen.store.client, PlainClient):
-        with contextlib.suppress(NeedsMlflow, OSError, ValueError):
-            return _read(grid, seen, OSError, ValueError)
+        with contextlib.suppress(NeedsMlflow, *TROUBLE):
+            return _read(grid, seen)
     if seen is None or isinstance(seen.store.client, PlainClient):
         seen = Seen(open_store(root.resolve(), uri), None, {} if seen is None else seen.collected)
     from mlflow.exceptions import MlflowException
 
     store = seen.store
     try:
-        return _read(grid, seen, OSError, ValueError, MlflowException)
+        return _read(grid, seen)
     except (OSError, MlflowException, ValueError) as error:
         raise StoreError(
             f"cannot read scores from {store.address}: {explain(error, store.address, store.uri)}"
         ) from error
 
 
-def _read(grid: GridRecord, seen: Seen, *trouble: type[Exception]) -> dict[str, Scores]:
-    """From the grid's file; where ``trouble`` keeps it from being read, from the runs, which have the same."""
+def _read(grid: GridRecord, seen: Seen) -> dict[str, Scores]:
+    """From the grid's file; where that cannot be read, from the runs, which have the same."""
     asked = {identity for row in grid.rows for identity in row.evaluations.values()}
     collected = seen.collected.get(grid.name)
     if collected is not None:
-        with contextlib.suppress(*trouble):
+        # An artifact store may fail in any way of its own.
+        with contextlib.suppress(NeedsMlflow, Exception):
             every = _collected(seen.store, collected)
             return {identity: scores for identity, scores in every.items() if identity in asked}
     runs = runs_of_root(seen.store, "evaluation") if seen.evaluations is None else seen.evaluations

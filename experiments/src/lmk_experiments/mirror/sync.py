@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.adopt import adopt
 from lmk_experiments.mirror.cells import PARENT, is_shared, write_cell
-from lmk_experiments.mirror.collected import collect
+from lmk_experiments.mirror.collected import collect, state_of
 from lmk_experiments.mirror.known import Cells, Held
 from lmk_experiments.mirror.lock import LockedError, locked
 from lmk_experiments.mirror.looking import Looker, look_at
@@ -21,7 +20,7 @@ from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import Models, chosen_policy
 from lmk_experiments.mirror.models.policy import Policy
 from lmk_experiments.mirror.plain import NeedsMlflow
-from lmk_experiments.mirror.read import Collected, Seen, runs_of_kinds
+from lmk_experiments.mirror.read import TROUBLE, Collected, Seen, runs_of_kinds
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Status, Wanted
 from lmk_experiments.mirror.writer import Writer, digest
@@ -116,7 +115,7 @@ def sync(
                 return _Sync(root, store, writer, held, say, wait_seconds, policy).run(cells, chosen, table_text)
 
             if looking is not None and looked is not None:
-                with contextlib.suppress(NeedsMlflow, OSError, LookupError, ValueError, sqlite3.Error):
+                with contextlib.suppress(NeedsMlflow, *TROUBLE):
                     return work(looking, Looker(looking, ""), looked.result())
             store = open_store(root, uri, wait_seconds=wait_seconds)
             return work(store, Writer(store, user or user_name()), runs_of_kinds(store))
@@ -130,10 +129,6 @@ def sync(
         raise StoreError(
             f"sync to {place} stopped: {explain(error, place)}. The records are complete; run it again to go on"
         ) from error
-
-
-def _runs(cell: Wanted | None) -> bool:
-    return cell is not None and cell.status == "RUNNING"
 
 
 class _Sync:
@@ -165,6 +160,7 @@ class _Sync:
         started = [cell for cell in cells.wanted if cell is not None]
         self.report.waiting = len(cells.wanted) - len(started)
         parents = {grid.name: self._parents(grid, started) for grid in chosen}
+        states = {grid.name: state_of(grid, cells.of(grid.name)) for grid in chosen}
         self._cells(started, parents)
         for grid in chosen:
             members = cells.of(grid.name)
@@ -174,7 +170,7 @@ class _Sync:
                 self._table(grid, list(parents[grid.name].values()), table_text)
         for cell in started:
             self.models.log(cell)  # after all else: weights may take minutes, and a run is complete without them
-        collected = {} if self._warnings() else self._collect(cells, chosen, parents)
+        collected = {} if self._warnings() else self._collect(cells, states, parents)
         self.report.writes = self.writer.writes + self.models.writes
         self.report.warnings = [*self.store.warnings, *self._warnings()]
         self.report.notes = self.models.notes()
@@ -185,17 +181,17 @@ class _Sync:
         return [*self.writer.warnings, *self.models.warnings]
 
     def _collect(
-        self, cells: Cells, chosen: list[GridRecord], parents: Mapping[str, Mapping[Kind, Run]]
+        self, cells: Cells, states: Mapping[str, str | None], parents: Mapping[str, Mapping[Kind, Run]]
     ) -> dict[str, Collected]:
-        """Write that these grids are complete in the store, now that they are."""
+        """Write that these grids are in the store as they were when the sync began."""
         found: dict[str, Collected] = {}
-        for grid in chosen:
-            parent, members = parents[grid.name].get("evaluation"), cells.of(grid.name)
-            if parent is None or (isinstance(self.writer, Looker) and any(map(_runs, members))):
-                continue  # the next moment makes it untrue: no reason to import MLflow
-            collected = collect(self.writer, grid, parent, members)
+        for name, state in states.items():
+            parent = parents[name].get("evaluation")
+            if parent is None or state is None:
+                continue
+            collected = collect(self.writer, parent, cells.of(name), state)
             if collected is not None:
-                found[grid.name] = collected
+                found[name] = collected
         return found
 
     def _cells(self, started: list[Wanted], parents: dict[str, dict[Kind, Run]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
+_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "*.model")
 """One of them is in every tokenizer's folder, also of those from before there was `tokenizer.json`."""
 
 
@@ -21,9 +21,9 @@ def open_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     local = Path(name).expanduser()
-    if local.exists() and not any((local / file).is_file() for file in _FILES):
-        raise ValueError(f"--tokenizer {name}: no tokenizer.json in this folder")
+    if local.is_dir() and not any(next(local.glob(pattern), None) for pattern in _FILES):
+        raise ValueError(f"--tokenizer {name}: no tokenizer.json in this folder, nor any of {', '.join(_FILES[1:])}")
     try:
         return AutoTokenizer.from_pretrained(str(local) if local.exists() else name, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise ValueError(f"--tokenizer {name}: no tokenizer can be read there: {error}") from error
+        raise ValueError(f"--tokenizer {name}: no tokenizer can be read there: {str(error).splitlines()[0]}") from error

@@ -9,11 +9,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from lmk_experiments.mirror.address.credentials import PASSWORD, TOKEN, USERNAME, take_login, without_credentials
 from lmk_experiments.mirror.plain.runs import NeedsMlflow, PlainClient, PlainData, PlainInfo, PlainRun
@@ -49,9 +50,7 @@ class ServerReader(PlainClient):
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         place = f"{self._api}/mlflow/{path}"
-        request = Request(place, json.dumps(body).encode(), self._headers, method="POST")  # noqa: S310
-        with urlopen(request, timeout=_SECONDS) as reply:  # noqa: S310 - http only
-            return json.load(reply)
+        return json.loads(_answer(Request(place, json.dumps(body).encode(), self._headers, method="POST")))  # noqa: S310
 
     def experiments(self, names: Iterable[str]) -> dict[str, str]:
         asked = list(names)
@@ -80,11 +79,9 @@ class ServerReader(PlainClient):
         scheme, _, place = run.info.artifact_uri.partition(":/")
         if scheme != "mlflow-artifacts" or place.startswith("/"):  # another host's, with its name, is MLflow's to find
             return super().artifact(run, path)
-        held = f"{place}/{quote(path)}"
-        request = Request(f"{self._api}/mlflow-artifacts/artifacts/{held}", headers=self._headers)  # noqa: S310
+        held = f"{self._api}/mlflow-artifacts/artifacts/{quote(f'{place}/{path}')}"
         try:
-            with urlopen(request, timeout=_SECONDS) as reply:  # noqa: S310 - http only
-                return reply.read().decode()
+            return _answer(Request(held, headers=self._headers)).decode()  # noqa: S310
         except HTTPError as error:
             raise NeedsMlflow(f"{path} of run {run.info.run_id}") from error
 
@@ -102,6 +99,24 @@ class ServerReader(PlainClient):
                         break  # the server goes on elsewhere, or ended: this was asked for in vain
                     yield page
                     token = page.get("next_page_token", "")
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Where a server sends one elsewhere the login must not go along: MLflow knows how."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+_OPENER = build_opener(_NoRedirects)
+
+
+def _answer(request: Request) -> bytes:
+    try:
+        with _OPENER.open(request, timeout=_SECONDS) as reply:
+            return reply.read()
+    except HTTPException as error:  # cut short, or not HTTP
+        raise OSError(f"no whole answer: {type(error).__name__}") from error
 
 
 def _login(uri: str) -> dict[str, str]:
