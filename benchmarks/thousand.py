@@ -4,8 +4,9 @@ Run: ``python benchmarks/thousand.py [--repetitions N] [--json FILE]``. The reco
 evaluations are written as `lmk run` leaves them, and `lmk sync` mirrors them to MLflow. The peer is what people who
 track a sweep in MLflow write today: `mlflow.search_runs`, which gives a DataFrame, and pandas. It reads the SQLite
 store: which runs are finished and which are missing, and the mean over the seeds of every row. `lmk table` reads that
-store too; `plan`, `status` and `table --from records` read the cells' own files. Both are whole commands, since that is
-what a person waits for; both give the same counts and the same means (checked).
+store too, namely the file with all scores that the grid's own run has; `plan`, `status` and `table --from records` read
+the cells' own files. Both are whole commands, since that is what a person waits for; both give the same counts and the
+same means (checked).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ data: {train: [built:quickstart-tiny/train.jsonl], validation: built:quickstart-
 """
 LMK = [sys.executable, "-m", "lmk_experiments.cli.main"]
 PEER = [sys.executable, __file__, "--here"]
-FROM_STORE = "both read the MLflow store; ours without importing MLflow, as nothing is left to write there"
+FROM_STORE = "both read the MLflow store: the peer every run, ours one file of the grid's, as all of it is there"
 FROM_FILES = "reads the cells' files, where the peer reads the MLflow store"
 SEARCH = "mlflow.search_runs and pandas"
 
