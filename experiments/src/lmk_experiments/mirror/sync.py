@@ -114,11 +114,15 @@ def sync(
             def work(store: Store, writer: Writer, held: Runs) -> SyncReport:
                 return _Sync(root, store, writer, held, say, wait_seconds, policy).run(cells, chosen, table_text)
 
+            held: Runs | None = None
             if looking is not None and looked is not None:
                 with contextlib.suppress(NeedsMlflow, *TROUBLE):
-                    return work(looking, Looker(looking, ""), looked.result())
+                    held = looked.result()
+                    return work(looking, Looker(looking, ""), held)
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            return work(store, Writer(store, user or user_name()), runs_of_kinds(store))
+            if held is None or looking is None or looking.experiments != store.experiments:
+                held = runs_of_kinds(store)
+            return work(store, Writer(store, user or user_name()), held)
     except StoreError:
         raise
     except Exception as error:
