@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import shutil
+from pathlib import Path
 
 import pytest
 
 from lmk_experiments.mirror import open_store, sync
 from lmk_experiments.mirror.identity import FILE, checked_prefix, root_identity
+from lmk_experiments.mirror.moved import set_right
 
 
 def small(root, loss):
@@ -43,6 +45,54 @@ def test_a_moved_root_keeps_its_identity_and_a_copy_gets_another(tmp_path):
     assert json.loads((tmp_path / "moved" / FILE).read_text())["path"] == str(tmp_path / "moved")
     (tmp_path / "link").symlink_to(tmp_path / "moved")
     assert root_identity(tmp_path / "link").id == own
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def _texts(root, name: str = "cell.json") -> dict[str, str]:
+    return {cell: root.artifact(None, run, name) for cell, run in root.runs(None).items() if "grid" not in cell}
+
+
+def test_a_moved_root_has_its_artifacts_where_it_is_now(two_rows, make_root):
+    sync(two_rows.path)
+    before, old = _texts(two_rows), two_rows.path
+    moved = make_root("moved, it's elsewhere")
+    old.rename(moved.path)
+    report = sync(moved.path)
+    assert report.created == 0
+    assert report.warnings == [f"{moved.path} was at {old} before: its artifacts are looked for where it is now"]
+    assert _texts(moved) == before
+    moved.grid("more", [("cls", 0, moved.train(5), {})])
+    assert sync(moved.path).warnings == []
+    assert f"{5:012x}" in _texts(moved)
+    assert not old.exists()
+    assert all(run.info.artifact_uri.startswith(moved.path.as_uri()) for run in moved.runs(None, "evaluation").values())
+
+
+def test_a_copy_writes_nothing_into_its_original(two_rows, make_root):
+    sync(two_rows.path)
+    copy = make_root("copy")
+    shutil.copytree(two_rows.path, copy.path)
+    before = _files(two_rows.path)
+    fresh = copy.evaluate(14, f"{1:012x}", {"Needle": {"main_score": 0.5}})
+    copy.grid("small", [("cls", 0, f"{1:012x}", {"tiny": fresh})])
+    report = sync(copy.path)
+    assert "its artifacts are looked for where it is now" in report.warnings[0]
+    assert _files(two_rows.path) == before
+    held = json.loads(copy.artifact(None, copy.runs(None, "evaluation")["grid small"], "scores.json"))
+    assert held.keys() == {fresh}
+    assert sync(two_rows.path).writes == 0
+
+
+def test_a_root_by_another_path_is_left_as_it_is(two_rows, tmp_path):
+    sync(two_rows.path)
+    database = two_rows.path / "mlflow.db"
+    (tmp_path / "mlflow-artifacts").symlink_to(two_rows.path / "mlflow-artifacts")
+    before = database.read_bytes()
+    assert set_right(database, tmp_path / "mlflow-artifacts") is None
+    assert database.read_bytes() == before
 
 
 def test_a_root_of_somebody_else_that_came_from_another_machine_gets_another(tmp_path):

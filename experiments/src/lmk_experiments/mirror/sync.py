@@ -120,8 +120,8 @@ def sync(
                     held = looked.result()
                     return work(looking, Looker(looking, ""), held)
             store = open_store(root, uri, wait_seconds=wait_seconds)
-            if held is None or looking is None or looking.experiments != store.experiments:
-                held = runs_of_kinds(store)
+            if held is None or looking is None or store.warnings or looking.experiments != store.experiments:
+                held = runs_of_kinds(store)  # what was read is not what there is any more
             return work(store, Writer(store, user or user_name()), held)
     except StoreError:
         raise
