@@ -51,7 +51,7 @@ def _rank(values: dict[str, Any], cell: Cell, recorder: CellRecorder | None, ste
         file.write(f"{place.rank} of {place.size} on {os.uname().nodename}, device {place.local_rank}\n")
     if isinstance(step, FirstEnd):
         assert recorder is not None
-        step.on_failure = lambda failure: recorder.event("rank_failed", **failure.event())
+        step.listen(lambda failure: recorder.event("rank_failed", **failure.event()))
         recorder.event("start", nodes=sorted(set(step.everyone())), runtime=values["runtime"])
         (cell.folder / "model").mkdir(exist_ok=True)
     if rank == str(place.rank):

@@ -98,6 +98,8 @@ class _Elsewhere(BaseHTTPRequestHandler):
 
 
 def test_artifacts_by_odd_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("USERNAME", "PASSWORD"):  # they come before a token
+        monkeypatch.delenv(f"MLFLOW_TRACKING_{name}", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
     with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

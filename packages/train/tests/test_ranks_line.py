@@ -87,7 +87,7 @@ def test_words_come_in_order_also_to_those_who_come_late():
 def test_the_first_rank_learns_who_failed_and_why(line):
     end, (second, third) = line
     heard: list[RankFailure] = []
-    end.on_failure = heard.append
+    end.listen(heard.append)
     end.everyone(10)
     third.report(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer"))
     second.report(DataError("rows.jsonl", 17, "no 'query'"))
@@ -102,6 +102,16 @@ def test_the_first_rank_learns_who_failed_and_why(line):
     assert [failure.rank for failure in heard] == [1], "an echo is no news"
     with pytest.raises(RankFailedError, match="no 'query'"):
         end.everyone(10)
+
+
+def test_a_failure_from_before_anybody_listened_is_told_too(line):
+    end, (second, third) = line
+    heard: list[RankFailure] = []
+    second.report(ValueError("early"))
+    third.report(RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer"))
+    assert end.failure(10).reason == "ValueError: early"
+    end.listen(heard.append)
+    assert [failure.reason for failure in heard] == ["ValueError: early"]
 
 
 def test_what_all_ranks_raise_together_stays_the_first_ones_own(line):

@@ -127,7 +127,7 @@ def _run_in_step(config: AnyConfig, folder: Path, recorder: Recorder, step: Firs
         with formed(step.place, store, cuda=on_gpu(config)) as ranks:
             fit(config, folder, recorder, ranks)
         return
-    step.on_failure = lambda failure: recorder.event("rank_failed", **failure.event())
+    step.listen(lambda failure: recorder.event("rank_failed", **failure.event()))
     try:
         step.everyone()
         store = torch.distributed.TCPStore(step.place.address, 0, is_master=True, wait_for_workers=False)

@@ -32,21 +32,30 @@ class FirstEnd:
 
     Args:
         place: The first rank's.
-        on_failure: Told each failure of another rank as it happens, from a thread of this end.
 
     Raises:
         OSError: None of the step's ports is free.
     """
 
-    def __init__(self, place: SlurmPlace, on_failure: Callable[[RankFailure], None] | None = None) -> None:
-        self.place, self.on_failure = place, on_failure
+    def __init__(self, place: SlurmPlace) -> None:
+        self.place = place
         self.hosts: dict[int, str] = {0: socket.gethostname()}
         self._failures: list[RankFailure] = []
+        self._on_failure: Callable[[RankFailure], None] | None = None
+        self._untold: list[RankFailure] = []
         self._words: list[dict[str, Any]] = []
         self._peers: list[_Peer] = []
         self._changed = threading.Condition()
         self._socket = _listen(place)
         threading.Thread(target=self._accept, name="ranks", daemon=True).start()
+
+    def listen(self, on_failure: Callable[[RankFailure], None]) -> None:
+        """Tells each failure of another rank: one that was there before now, others as they happen, from a thread."""
+        with self._changed:
+            self._on_failure = on_failure
+            missed, self._untold = self._untold, []
+        for failure in missed:
+            on_failure(failure)
 
     def everyone(self, seconds: float = PATIENCE_SECONDS) -> list[str]:
         """Waits until all ranks are on the line; the host of each.
@@ -123,12 +132,20 @@ class FirstEnd:
         print(failure, file=sys.stderr, flush=True)
         try:
             # Before this process acts on it, which may end it: what is told here goes into its records.
-            if self.on_failure is not None and not failure.echo:
-                self.on_failure(failure)
+            if not failure.echo:
+                self._tell_of(failure)
         finally:
             with self._changed:
                 self._failures.append(failure)
                 self._changed.notify_all()
+
+    def _tell_of(self, failure: RankFailure) -> None:
+        with self._changed:
+            tell = self._on_failure
+            if tell is None:  # a rank that failed while this one still read its configuration
+                self._untold.append(failure)
+        if tell is not None:
+            tell(failure)
 
 
 class OtherEnd:
