@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from lmk_experiments.mirror import open_store, sync
+from lmk_experiments.mirror import StoreError, open_store, sync
 from lmk_experiments.mirror.identity import FILE, checked_prefix, root_identity
-from lmk_experiments.mirror.moved import set_right
+from lmk_experiments.mirror.moved import MODELS, is_moved
 
 
 def small(root, loss):
@@ -88,11 +90,63 @@ def test_a_copy_writes_nothing_into_its_original(two_rows, make_root):
 
 def test_a_root_by_another_path_is_left_as_it_is(two_rows, tmp_path):
     sync(two_rows.path)
-    database = two_rows.path / "mlflow.db"
-    (tmp_path / "mlflow-artifacts").symlink_to(two_rows.path / "mlflow-artifacts")
+    database, other = two_rows.path / "mlflow.db", tmp_path / "another way"
     before = database.read_bytes()
-    assert set_right(database, tmp_path / "mlflow-artifacts") is None
+    other.symlink_to(two_rows.path)
+    assert not is_moved(other, f"sqlite:///{other}/mlflow.db")
+    assert not is_moved(two_rows.path, f"sqlite:///{database}")
     assert database.read_bytes() == before
+
+
+def test_artifacts_that_are_at_the_old_place_alone_are_brought_along(two_rows, make_root):
+    sync(two_rows.path)
+    held, texts = _files(two_rows.path / "mlflow-artifacts"), _texts(two_rows)
+    weights = two_rows.path / "mlflow-artifacts" / MODELS / "m-1" / "artifacts" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"weights")
+    copy = make_root("without its artifacts")
+    shutil.copytree(two_rows.path, copy.path, ignore=shutil.ignore_patterns("mlflow-artifacts"))
+    (copy.path / "mlflow-artifacts" / MODELS).mkdir(parents=True)
+    (copy.path / "mlflow-artifacts" / ".bringing.half").mkdir()
+    sync(copy.path)
+    assert _texts(copy) == texts
+    brought = copy.path / "mlflow-artifacts" / weights.relative_to(two_rows.path / "mlflow-artifacts")
+    assert brought.samefile(weights)
+    assert not (copy.path / "mlflow-artifacts" / ".bringing.half").exists()
+    assert held.items() <= _files(two_rows.path / "mlflow-artifacts").items()
+
+
+def test_other_addresses_are_left_alone(two_rows, make_root):
+    sync(two_rows.path)
+    moved = make_root("moved")
+    with sqlite3.connect(two_rows.path / "mlflow.db") as database:
+        database.execute(
+            "UPDATE experiments SET artifact_location = 's3://bucket/mlflow-artifacts' WHERE name = 'lmk-analyze'"
+        )
+    two_rows.path.rename(moved.path)
+    sync(moved.path)
+    with sqlite3.connect(moved.path / "mlflow.db") as database:
+        held = dict(database.execute("SELECT name, artifact_location FROM experiments"))
+    own = (moved.path / "mlflow-artifacts").as_uri()
+    assert held["lmk-analyze"] == "s3://bucket/mlflow-artifacts"
+    assert held["lmk-train"] == held["lmk-evaluate"] == own
+    assert not is_moved(moved.path, f"sqlite:///{moved.path}/mlflow.db")
+
+
+def test_a_database_that_somebody_else_writes_is_not_half_set_right(two_rows, make_root, monkeypatch):
+    sync(two_rows.path)
+    moved = make_root("moved")
+    two_rows.path.rename(moved.path)
+    file = moved.path / "mlflow.db"
+    own = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: own(*given, **{"timeout": 0.1, **more}))
+    with contextlib.closing(own(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="cannot be set right now: database is locked"):
+            sync(moved.path)
+        other.execute("ROLLBACK")
+    assert is_moved(moved.path, f"sqlite:///{file}")
+    assert sync(moved.path).warnings
 
 
 def test_a_root_of_somebody_else_that_came_from_another_machine_gets_another(tmp_path):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from lmk_experiments.mirror.address import is_postgres, take_login
 from lmk_experiments.mirror.identity import prefix_in_use, root_identity
+from lmk_experiments.mirror.moved import is_moved
 from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient, PostgresReader, ServerReader, SqliteReader
 from lmk_experiments.mirror.read import TROUBLE
 from lmk_experiments.mirror.store import (
@@ -32,6 +33,8 @@ def look_at(root: Path, uri: str | None = None) -> Store | None:
     if "mlflow" in sys.modules:
         return None
     chosen = tracking_uri(root, uri)
+    if is_moved(root, chosen):
+        return None  # a sync sets that right first
     try:
         client = _reader(chosen)
         chosen = take_login(chosen, {})

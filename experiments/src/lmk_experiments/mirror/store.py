@@ -26,7 +26,6 @@ from lmk_experiments.mirror.address.postgres import alone_in
 from lmk_experiments.mirror.database import create, is_empty, mend
 from lmk_experiments.mirror.identity import RootIdentity, prefix_in_use, root_identity
 from lmk_experiments.mirror.lock import locked
-from lmk_experiments.mirror.moved import set_right
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -241,8 +240,8 @@ def _ready(root: Path, uri: str) -> tuple[str, ...]:
     own = uri == default_uri(root)
     if is_empty(file) if own else not file.exists():
         create(file, artifacts)
-    elif own:
-        return tuple(done for done in (mend(file, artifacts), set_right(file, artifacts)) if done is not None)
+    elif own and (done := mend(file, artifacts)) is not None:
+        return (done,)
     return ()
 
 

@@ -19,6 +19,7 @@ from lmk_experiments.mirror.looking import Looker, look_at
 from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import Models, chosen_policy
 from lmk_experiments.mirror.models.policy import Policy
+from lmk_experiments.mirror.moved import set_right
 from lmk_experiments.mirror.plain import NeedsMlflow
 from lmk_experiments.mirror.read import TROUBLE, Collected, Seen, runs_of_kinds
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
@@ -104,6 +105,7 @@ def sync(
     chosen = every if grids is None else [load_grid(root, name) for name in grids]
     try:
         with locked(root / LOCK, wait_seconds=wait_seconds):
+            moved = set_right(root, tracking_uri(root, uri), wait_seconds=wait_seconds)
             looking = look_at(root, uri)
             with ThreadPoolExecutor(1, thread_name_prefix="look") as beside:
                 # A server takes its time to answer, in which the records are read.
@@ -112,7 +114,9 @@ def sync(
             cells.warnings += unreadable
 
             def work(store: Store, writer: Writer, held: Runs) -> SyncReport:
-                return _Sync(root, store, writer, held, say, wait_seconds, policy).run(cells, chosen, table_text)
+                report = _Sync(root, store, writer, held, say, wait_seconds, policy).run(cells, chosen, table_text)
+                report.warnings += moved
+                return report
 
             held: Runs | None = None
             if looking is not None and looked is not None:
