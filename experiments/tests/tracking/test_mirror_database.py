@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import subprocess
@@ -19,7 +20,10 @@ def _beside(folder: Path) -> list[str]:
 
 
 def _size(folder: Path) -> int:
-    sizes = [path.stat().st_size for path in folder.glob("mlflow.db*") if path.suffix != ".lock"]
+    sizes = []
+    for path in folder.glob("mlflow.db*"):
+        with contextlib.suppress(FileNotFoundError):  # journals come and go
+            sizes.append(path.stat().st_size if path.suffix != ".lock" else 0)
     return max(sizes, default=0)
 
 
