@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,7 +108,7 @@ def _fetch_modules(name: str, snapshot: Path) -> None:
 
 
 def _is_needed(name: str) -> bool:
-    return "/" not in name and any(fnmatchcase(name, pattern) for pattern in MODEL_FILES)
+    return "/" not in name and any(name.endswith(pattern.lstrip("*")) for pattern in MODEL_FILES)
 
 
 def _first_line(error: Exception) -> str:

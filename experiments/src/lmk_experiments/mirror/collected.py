@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from lmk_experiments.mirror.curves import files_of
 from lmk_experiments.mirror.known import Cells
 from lmk_experiments.mirror.looking import look_at
-from lmk_experiments.mirror.plain import NeedsMlflow
-from lmk_experiments.mirror.read import COLLECTED, GRID_SCORES, TROUBLE, Collected, Seen, runs_with
+from lmk_experiments.mirror.plain import TROUBLE, NeedsMlflow
+from lmk_experiments.mirror.read import COLLECTED, GRID_SCORES, Collected, Seen, runs_with
 from lmk_experiments.mirror.store import ROOT_ID, Store
 from lmk_experiments.mirror.wanted import Wanted
 from lmk_experiments.mirror.writer import Writer, digest

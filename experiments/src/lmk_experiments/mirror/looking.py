@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from lmk_experiments.mirror.address import is_postgres, take_login
 from lmk_experiments.mirror.identity import prefix_in_use, root_identity
 from lmk_experiments.mirror.moved import is_moved
-from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient, PostgresReader, ServerReader, SqliteReader
-from lmk_experiments.mirror.read import TROUBLE
+from lmk_experiments.mirror.plain import TROUBLE, NeedsMlflow, PlainClient, PostgresReader, ServerReader, SqliteReader
 from lmk_experiments.mirror.store import (
     Store,
     database_file,

@@ -6,7 +6,6 @@ A moved root would have no artifacts any more, and a copy would write over those
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -14,6 +13,7 @@ from urllib.parse import unquote
 
 from lmk_experiments.mirror.address import StoreError
 from lmk_experiments.mirror.lock import locked
+from lmk_experiments.mirror.models.place import link_or_copy
 from lmk_experiments.mirror.store import ARTIFACTS, DATABASE, default_uri
 
 _ADDRESSES = (
@@ -91,16 +91,8 @@ def _bring(source: Path, artifacts: Path) -> None:
         if folder.name != MODELS and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_name(f"{_BRINGING}{target.name}")
-            shutil.copytree(folder, draft, copy_function=_link_or_copy)
+            shutil.copytree(folder, draft, copy_function=link_or_copy)
             draft.replace(target)
-
-
-def _link_or_copy(source: str, target: str) -> None:
-    if source.endswith(".safetensors"):  # never written in place
-        with contextlib.suppress(OSError):
-            os.link(source, target)
-            return
-    shutil.copy2(source, target)
 
 
 def _rewrite(database: sqlite3.Connection, before: str, now: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sqlite3
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from lmk_experiments.mirror.address import explain
 from lmk_experiments.mirror.names import parse_score_name
-from lmk_experiments.mirror.plain import NeedsMlflow, PlainClient, PlainRun
+from lmk_experiments.mirror.plain import TROUBLE, NeedsMlflow, PlainClient, PlainRun
 from lmk_experiments.mirror.store import KINDS, ROOT_ID, Kind, Store, StoreError, open_store
 from lmk_experiments.mirror.writer import digest
 from lmk_experiments.records import GridRecord
@@ -25,16 +24,10 @@ _RUNS_A_PAGE = 200
 """A request for more of them may take a busy server longer than a client waits."""
 Scores = dict[str, dict[str, float]]
 """Task to metric to value, as in an evaluation's ``DONE.json``."""
-
-
 GRID_SCORES = "scores.json"
 """The artifact of a grid's parent run with the scores of all its evaluations, by their ids."""
 COLLECTED = "lmk.collected"
 """The tag of a parent run with the digest of that artifact."""
-
-
-TROUBLE = (OSError, ValueError, LookupError, sqlite3.Error)
-"""What may go wrong where a store is read without MLflow, beside ``NeedsMlflow``."""
 
 
 @dataclass(frozen=True)

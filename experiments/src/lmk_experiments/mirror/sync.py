@@ -20,8 +20,8 @@ from lmk_experiments.mirror.marks import Marks
 from lmk_experiments.mirror.models import Models, chosen_policy
 from lmk_experiments.mirror.models.policy import Policy
 from lmk_experiments.mirror.moved import set_right
-from lmk_experiments.mirror.plain import NeedsMlflow
-from lmk_experiments.mirror.read import TROUBLE, Collected, Seen, runs_of_kinds
+from lmk_experiments.mirror.plain import TROUBLE, NeedsMlflow
+from lmk_experiments.mirror.read import Collected, Seen, runs_of_kinds
 from lmk_experiments.mirror.store import KINDS, Kind, Store, StoreError, open_store, tracking_uri, without_credentials
 from lmk_experiments.mirror.wanted import Status, Wanted
 from lmk_experiments.mirror.writer import Writer, digest

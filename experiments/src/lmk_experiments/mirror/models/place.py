@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,13 +62,17 @@ def put_here(files: Files, folder: Path) -> None:
             continue
         draft = target.with_name(f"{_UPLOADING}{target.name}")
         draft.unlink(missing_ok=True)
-        try:
-            if source.suffix != LINKED:
-                raise OSError
-            os.link(source, draft)
-        except OSError:
-            shutil.copyfile(source, draft)
+        link_or_copy(source, draft)
         draft.replace(target)
+
+
+def link_or_copy(source: Path | str, target: Path | str) -> None:
+    """Make ``target``, which is not there yet: of weights a hard link where that is possible, else a copy."""
+    if Path(source).suffix == LINKED:
+        with suppress(OSError):
+            os.link(source, target)
+            return
+    shutil.copyfile(source, target)
 
 
 def upload(store: Store, logged: LoggedModel, files: Files, say: Callable[[str], None]) -> None:

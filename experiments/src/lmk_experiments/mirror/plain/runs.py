@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote
+
+TROUBLE = (OSError, ValueError, LookupError, sqlite3.Error)
+"""What may go wrong where a store is read without MLflow, beside ``NeedsMlflow``."""
 
 
 class NeedsMlflow(BaseException):
